@@ -1,0 +1,3 @@
+//! The `grove` binary: arguments and wiring, nearly no logic.
+
+fn main() {}
