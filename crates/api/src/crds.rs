@@ -1,0 +1,73 @@
+//! The CustomResourceDefinitions of every kind.
+//!
+//! [`all`] makes them from the types; `cargo xtask gen` writes the result to `charts/grove/crds`, and [`YAML`] is that
+//! committed text: what people review is what is installed.
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
+    CustomResourceDefinition, JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,
+};
+use kube::CustomResourceExt;
+
+use crate::{
+    ClusterTopology, ClusterTopologyBinding, PodClique, PodCliqueScalingGroup, PodCliqueSet, PodGang, TopologyDomain,
+};
+
+macro_rules! committed {
+    ($name:literal) => {
+        (concat!($name, ".yaml"), include_str!(concat!("../../../charts/grove/crds/", $name, ".yaml")))
+    };
+}
+
+/// File name and text of every committed definition.
+pub const YAML: [(&str, &str); 7] = [
+    committed!("grove.io_clustertopologies"),
+    committed!("grove.io_clustertopologybindings"),
+    committed!("grove.io_podcliques"),
+    committed!("grove.io_podcliquescalinggroups"),
+    committed!("grove.io_podcliquesets"),
+    committed!("grove.run.ai_topologydomains"),
+    committed!("scheduler.grove.io_podgangs"),
+];
+
+/// The definitions, made from the types, in the order of their file names.
+pub fn all() -> Vec<CustomResourceDefinition> {
+    let mut definitions = vec![
+        ClusterTopology::crd(),
+        ClusterTopologyBinding::crd(),
+        PodClique::crd(),
+        PodCliqueScalingGroup::crd(),
+        PodCliqueSet::crd(),
+        TopologyDomain::crd(),
+        PodGang::crd(),
+    ];
+    for definition in &mut definitions {
+        for version in &mut definition.spec.versions {
+            if let Some(schema) = version.schema.as_mut().and_then(|schema| schema.open_api_v3_schema.as_mut()) {
+                forbid_nulls(schema);
+            }
+        }
+    }
+    definitions
+}
+
+/// The file that a definition is committed as.
+pub fn file_name(definition: &CustomResourceDefinition) -> String {
+    format!("{}_{}.yaml", definition.spec.group, definition.spec.names.plural)
+}
+
+/// An optional Rust field is marked `nullable`, which would store an explicit null; without the mark the API server
+/// takes a null for an absent field.
+fn forbid_nulls(schema: &mut JSONSchemaProps) {
+    schema.nullable = None;
+    if let Some(properties) = &mut schema.properties {
+        properties.values_mut().for_each(forbid_nulls);
+    }
+    match &mut schema.items {
+        Some(JSONSchemaPropsOrArray::Schema(items)) => forbid_nulls(items),
+        Some(JSONSchemaPropsOrArray::Schemas(items)) => items.iter_mut().for_each(forbid_nulls),
+        None => {}
+    }
+    if let Some(JSONSchemaPropsOrBool::Schema(values)) = &mut schema.additional_properties {
+        forbid_nulls(values);
+    }
+}

@@ -1,0 +1,52 @@
+//! The definitions that are committed and printed.
+
+use grove_api::crds;
+use serde_json::Value;
+
+#[test]
+fn every_definition_is_committed_under_its_name() {
+    let names: Vec<String> = crds::all().iter().map(crds::file_name).collect();
+    assert_eq!(names, crds::YAML.map(|(name, _)| name));
+}
+
+#[test]
+fn a_definition_with_two_pod_templates_stays_small() {
+    // Beyond 256 KiB a client-side apply fails, and every copy is kept in the API server's memory.
+    for definition in crds::all() {
+        let size = serde_json::to_string(&definition).unwrap().len();
+        assert!(size < 128 * 1024, "{} has {size} bytes", crds::file_name(&definition));
+    }
+}
+
+#[test]
+fn no_field_of_ours_stores_a_null() {
+    for definition in crds::all() {
+        let text = serde_json::to_string(&definition).unwrap();
+        assert!(!text.contains("nullable"), "{}", crds::file_name(&definition));
+    }
+}
+
+/// Every field of ours is described: `kubectl explain` is where people look first.
+#[test]
+fn every_field_of_ours_is_described() {
+    fn undescribed(schema: &Value, path: &str, found: &mut Vec<String>) {
+        for (name, property) in schema["properties"].as_object().into_iter().flatten() {
+            let path = format!("{path}.{name}");
+            if property.get("description").is_none() {
+                found.push(path.clone());
+            }
+            let kubernetes = ["podSpec", "templateSpec", "metrics", "conditions"];
+            if !kubernetes.contains(&name.as_str()) {
+                undescribed(property, &path, found);
+                undescribed(&property["items"], &path, found);
+            }
+        }
+    }
+    let mut found = Vec::new();
+    for definition in crds::all() {
+        let definition = serde_json::to_value(definition).unwrap();
+        let schema = &definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
+        undescribed(&schema["properties"]["spec"], &format!("{}.spec", definition["spec"]["names"]["kind"]), &mut found);
+    }
+    assert_eq!(found, Vec::<String>::new());
+}
