@@ -14,7 +14,10 @@ use crate::{
 
 macro_rules! committed {
     ($name:literal) => {
-        (concat!($name, ".yaml"), include_str!(concat!("../../../charts/grove/crds/", $name, ".yaml")))
+        (
+            concat!($name, ".yaml"),
+            include_str!(concat!("../../../charts/grove/crds/", $name, ".yaml")),
+        )
     };
 }
 
@@ -42,7 +45,11 @@ pub fn all() -> Vec<CustomResourceDefinition> {
     ];
     for definition in &mut definitions {
         for version in &mut definition.spec.versions {
-            if let Some(schema) = version.schema.as_mut().and_then(|schema| schema.open_api_v3_schema.as_mut()) {
+            if let Some(schema) = version
+                .schema
+                .as_mut()
+                .and_then(|schema| schema.open_api_v3_schema.as_mut())
+            {
                 forbid_nulls(schema);
             }
         }

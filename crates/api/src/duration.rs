@@ -41,7 +41,9 @@ impl FromStr for Nanoseconds {
     type Err = InvalidDuration;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        parse(text).map(Nanoseconds).ok_or_else(|| InvalidDuration(text.to_owned()))
+        parse(text)
+            .map(Nanoseconds)
+            .ok_or_else(|| InvalidDuration(text.to_owned()))
     }
 }
 
@@ -70,7 +72,14 @@ impl fmt::Display for Nanoseconds {
         if hours > 0 || minutes > 0 {
             write!(f, "{minutes}m")?;
         }
-        write!(f, "{}s", Decimal { value: nanos % MINUTE, unit: SECOND })
+        write!(
+            f,
+            "{}s",
+            Decimal {
+                value: nanos % MINUTE,
+                unit: SECOND
+            }
+        )
     }
 }
 
@@ -129,7 +138,9 @@ fn parse_term(text: &str) -> Option<(i128, &str)> {
     if whole.is_empty() && fraction.is_empty() {
         return None;
     }
-    let end = rest.find(|c: char| c == '.' || c.is_ascii_digit()).unwrap_or(rest.len());
+    let end = rest
+        .find(|c: char| c == '.' || c.is_ascii_digit())
+        .unwrap_or(rest.len());
     let (unit, tail) = rest.split_at(end);
     let scale = i128::from(match unit {
         "ns" => 1,
@@ -141,7 +152,11 @@ fn parse_term(text: &str) -> Option<(i128, &str)> {
         _ => return None,
     });
     // Nineteen digits hold every i64; longer ones overflow or are beyond a nanosecond.
-    let whole: i128 = if whole.is_empty() { 0 } else { whole.parse::<i64>().ok()?.into() };
+    let whole: i128 = if whole.is_empty() {
+        0
+    } else {
+        whole.parse::<i64>().ok()?.into()
+    };
     let fraction = &fraction[..fraction.len().min(18)];
     let part = match fraction {
         "" => 0,
@@ -180,7 +195,21 @@ mod tests {
 
     #[test]
     fn refuses_what_go_refuses() {
-        for text in ["", "-", "1", "h", "1x", "1h 30m", ".s", "1..5s", "9999999999h", "4 h", "1hh", "NaN", "1e3s"] {
+        for text in [
+            "",
+            "-",
+            "1",
+            "h",
+            "1x",
+            "1h 30m",
+            ".s",
+            "1..5s",
+            "9999999999h",
+            "4 h",
+            "1hh",
+            "NaN",
+            "1e3s",
+        ] {
             assert!(text.parse::<Nanoseconds>().is_err(), "{text}");
         }
     }

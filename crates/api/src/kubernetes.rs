@@ -87,7 +87,9 @@ fn from_json(schema: Value) -> Schema {
 /// Turns a published schema into the structural form that a CRD takes: references resolved, and only what the API
 /// server enforces for a custom resource kept. `map_keys` are the keys of the list-map whose items this schema is of.
 fn structural(schema: &Value, map_keys: &[&str]) -> Value {
-    let Some(schema) = schema.as_object() else { return schema.clone() };
+    let Some(schema) = schema.as_object() else {
+        return schema.clone();
+    };
     if let Some(reference) = reference(schema) {
         return match reference {
             QUANTITY => json!({ "x-kubernetes-int-or-string": true, "pattern": QUANTITY_PATTERN }),
@@ -96,13 +98,21 @@ fn structural(schema: &Value, map_keys: &[&str]) -> Value {
         };
     }
     let mut out = Map::new();
-    for keyword in ["type", "format", "required", "x-kubernetes-map-type", "x-kubernetes-list-type"] {
+    for keyword in [
+        "type",
+        "format",
+        "required",
+        "x-kubernetes-map-type",
+        "x-kubernetes-list-type",
+    ] {
         if let Some(value) = schema.get(keyword) {
             out.insert(keyword.into(), value.clone());
         }
     }
     if let Some(properties) = schema.get("properties").and_then(Value::as_object) {
-        let properties = properties.iter().map(|(name, property)| (name.clone(), property_of(name, property, map_keys)));
+        let properties = properties
+            .iter()
+            .map(|(name, property)| (name.clone(), property_of(name, property, map_keys)));
         out.insert("properties".into(), Value::Object(properties.collect()));
     }
     if let Some(values) = schema.get("additionalProperties") {
@@ -110,7 +120,12 @@ fn structural(schema: &Value, map_keys: &[&str]) -> Value {
     }
     if let Some(items) = schema.get("items") {
         let keys = schema.get("x-kubernetes-list-map-keys");
-        let names: Vec<&str> = keys.and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect();
+        let names: Vec<&str> = keys
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_str)
+            .collect();
         out.insert("items".into(), structural(items, &names));
         if let Some(keys) = keys {
             out.insert("x-kubernetes-list-map-keys".into(), keys.clone());

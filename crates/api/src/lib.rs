@@ -13,7 +13,10 @@
 //!
 //! This crate holds no behaviour: no client, no async runtime, no clock.
 
-#![allow(unreachable_pub, reason = "the schema derive declares copies of our types inside functions")]
+#![allow(
+    unreachable_pub,
+    reason = "the schema derive declares copies of our types inside functions"
+)]
 
 pub mod conditions;
 pub mod constraint;

@@ -13,19 +13,37 @@ use crate::status::LastError;
 /// The pods of one role: all alike, scaled together, with a minimum below which they are of no use.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[kube(
-    group = "grove.io", version = "v1alpha1", kind = "PodClique", plural = "podcliques", shortname = "pclq",
-    namespaced, status = "PodCliqueStatus", derive = "PartialEq",
+    group = "grove.io",
+    version = "v1alpha1",
+    kind = "PodClique",
+    plural = "podcliques",
+    shortname = "pclq",
+    namespaced,
+    status = "PodCliqueStatus",
+    derive = "PartialEq",
     doc = "A PodClique is the pods of one role. It is made by the operator from a PodCliqueSet.",
-    scale(spec_replicas_path = ".spec.replicas", status_replicas_path = ".status.replicas",
-          label_selector_path = ".status.hpaPodSelector"),
+    scale(
+        spec_replicas_path = ".spec.replicas",
+        status_replicas_path = ".status.replicas",
+        label_selector_path = ".status.hpaPodSelector"
+    ),
     printcolumn(name = "MinAvail", type_ = "integer", json_path = ".spec.minAvailable"),
     printcolumn(name = "Replicas", type_ = "integer", json_path = ".spec.replicas"),
     printcolumn(name = "Ready", type_ = "integer", json_path = ".status.readyReplicas"),
     printcolumn(name = "Scheduled", type_ = "integer", json_path = ".status.scheduledReplicas"),
     printcolumn(name = "Updated", type_ = "integer", json_path = ".status.updatedReplicas"),
-    printcolumn(name = "Gated", type_ = "integer", json_path = ".status.scheduleGatedReplicas", priority = 1),
-    printcolumn(name = "MinBreached", type_ = "string", priority = 1,
-                json_path = ".status.conditions[?(@.type==\"MinAvailableBreached\")].status"),
+    printcolumn(
+        name = "Gated",
+        type_ = "integer",
+        json_path = ".status.scheduleGatedReplicas",
+        priority = 1
+    ),
+    printcolumn(
+        name = "MinBreached",
+        type_ = "string",
+        priority = 1,
+        json_path = ".status.conditions[?(@.type==\"MinAvailableBreached\")].status"
+    ),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
 )]
 #[serde(rename_all = "camelCase")]
@@ -67,7 +85,11 @@ pub struct AutoScalingConfig {
     pub max_replicas: i32,
 
     /// What to scale by, as in autoscaling/v2 HorizontalPodAutoscaler.
-    #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "kubernetes::deserialize")]
+    #[serde(
+        default,
+        skip_serializing_if = "Vec::is_empty",
+        deserialize_with = "kubernetes::deserialize"
+    )]
     #[schemars(schema_with = "kubernetes::metric_specs")]
     pub metrics: Vec<MetricSpec>,
 }

@@ -19,21 +19,44 @@ use crate::status::LastError;
 /// What a PodCliqueSet asks for.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[kube(
-    group = "grove.io", version = "v1alpha1", kind = "PodCliqueSet", plural = "podcliquesets", shortname = "pcs",
-    namespaced, status = "PodCliqueSetStatus", derive = "PartialEq",
+    group = "grove.io",
+    version = "v1alpha1",
+    kind = "PodCliqueSet",
+    plural = "podcliquesets",
+    shortname = "pcs",
+    namespaced,
+    status = "PodCliqueSetStatus",
+    derive = "PartialEq",
     doc = "A PodCliqueSet describes the roles of a multi-node workload, how they scale together, and how close they \
            must sit. Each replica is started as gangs, all or nothing.",
-    scale(spec_replicas_path = ".spec.replicas", status_replicas_path = ".status.replicas",
-          label_selector_path = ".status.hpaPodSelector"),
+    scale(
+        spec_replicas_path = ".spec.replicas",
+        status_replicas_path = ".status.replicas",
+        label_selector_path = ".status.hpaPodSelector"
+    ),
     printcolumn(name = "Replicas", type_ = "integer", json_path = ".spec.replicas"),
     printcolumn(name = "Available", type_ = "integer", json_path = ".status.availableReplicas"),
     printcolumn(name = "Updated", type_ = "integer", json_path = ".status.updatedReplicas"),
-    printcolumn(name = "PCLQs-Updated", type_ = "integer", json_path = ".status.updateProgress.updatedPodCliquesCount"),
-    printcolumn(name = "PCLQs-Total", type_ = "integer", json_path = ".status.updateProgress.totalPodCliquesCount"),
-    printcolumn(name = "PCSGs-Updated", type_ = "integer",
-                json_path = ".status.updateProgress.updatedPodCliqueScalingGroupsCount"),
-    printcolumn(name = "PCSGs-Total", type_ = "integer",
-                json_path = ".status.updateProgress.totalPodCliqueScalingGroupsCount"),
+    printcolumn(
+        name = "PCLQs-Updated",
+        type_ = "integer",
+        json_path = ".status.updateProgress.updatedPodCliquesCount"
+    ),
+    printcolumn(
+        name = "PCLQs-Total",
+        type_ = "integer",
+        json_path = ".status.updateProgress.totalPodCliquesCount"
+    ),
+    printcolumn(
+        name = "PCSGs-Updated",
+        type_ = "integer",
+        json_path = ".status.updateProgress.updatedPodCliqueScalingGroupsCount"
+    ),
+    printcolumn(
+        name = "PCSGs-Total",
+        type_ = "integer",
+        json_path = ".status.updateProgress.totalPodCliqueScalingGroupsCount"
+    ),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
 )]
 #[serde(rename_all = "camelCase")]
@@ -191,7 +214,9 @@ fn yes() -> bool {
 
 impl Default for HeadlessServiceConfig {
     fn default() -> Self {
-        Self { publish_not_ready_addresses: yes() }
+        Self {
+            publish_not_ready_addresses: yes(),
+        }
     }
 }
 

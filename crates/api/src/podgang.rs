@@ -12,8 +12,14 @@ use crate::kubernetes;
 /// The pods of a gang, and how close they must sit.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[kube(
-    group = "scheduler.grove.io", version = "v1alpha1", kind = "PodGang", plural = "podgangs", shortname = "pg",
-    namespaced, status = "PodGangStatus", derive = "PartialEq",
+    group = "scheduler.grove.io",
+    version = "v1alpha1",
+    kind = "PodGang",
+    plural = "podgangs",
+    shortname = "pg",
+    namespaced,
+    status = "PodGangStatus",
+    derive = "PartialEq",
     doc = "A PodGang is a set of pods that are placed together or not at all. It is made by the operator from a \
            PodCliqueSet and read by schedulers.",
     printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),

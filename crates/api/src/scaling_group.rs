@@ -11,20 +11,41 @@ use crate::status::LastError;
 /// Cliques that scale as one: each replica has its own copy of every member clique.
 #[derive(CustomResource, Clone, Debug, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[kube(
-    group = "grove.io", version = "v1alpha1", kind = "PodCliqueScalingGroup", plural = "podcliquescalinggroups",
-    shortname = "pcsg", namespaced, status = "PodCliqueScalingGroupStatus", derive = "PartialEq",
+    group = "grove.io",
+    version = "v1alpha1",
+    kind = "PodCliqueScalingGroup",
+    plural = "podcliquescalinggroups",
+    shortname = "pcsg",
+    namespaced,
+    status = "PodCliqueScalingGroupStatus",
+    derive = "PartialEq",
     doc = "A PodCliqueScalingGroup scales several PodCliques as one. It is made by the operator from a PodCliqueSet.",
-    scale(spec_replicas_path = ".spec.replicas", status_replicas_path = ".status.replicas",
-          label_selector_path = ".status.selector"),
+    scale(
+        spec_replicas_path = ".spec.replicas",
+        status_replicas_path = ".status.replicas",
+        label_selector_path = ".status.selector"
+    ),
     printcolumn(name = "MinAvail", type_ = "integer", json_path = ".spec.minAvailable"),
     printcolumn(name = "Replicas", type_ = "integer", json_path = ".spec.replicas"),
     printcolumn(name = "Available", type_ = "integer", json_path = ".status.availableReplicas"),
     printcolumn(name = "Scheduled", type_ = "integer", json_path = ".status.scheduledReplicas"),
     printcolumn(name = "Updated", type_ = "integer", json_path = ".status.updatedReplicas"),
-    printcolumn(name = "PCLQs-Updated", type_ = "integer", json_path = ".status.updateProgress.updatedPodCliquesCount"),
-    printcolumn(name = "PCLQs-Total", type_ = "integer", json_path = ".status.updateProgress.totalPodCliquesCount"),
-    printcolumn(name = "MinBreached", type_ = "string", priority = 1,
-                json_path = ".status.conditions[?(@.type==\"MinAvailableBreached\")].status"),
+    printcolumn(
+        name = "PCLQs-Updated",
+        type_ = "integer",
+        json_path = ".status.updateProgress.updatedPodCliquesCount"
+    ),
+    printcolumn(
+        name = "PCLQs-Total",
+        type_ = "integer",
+        json_path = ".status.updateProgress.totalPodCliquesCount"
+    ),
+    printcolumn(
+        name = "MinBreached",
+        type_ = "string",
+        priority = 1,
+        json_path = ".status.conditions[?(@.type==\"MinAvailableBreached\")].status"
+    ),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
 )]
 #[serde(rename_all = "camelCase")]

@@ -15,12 +15,21 @@ use crate::status::LastError;
 /// The levels of a topology.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[kube(
-    group = "grove.io", version = "v1alpha1", kind = "ClusterTopology", plural = "clustertopologies", shortname = "ct",
-    status = "ClusterTopologyStatus", derive = "PartialEq",
+    group = "grove.io",
+    version = "v1alpha1",
+    kind = "ClusterTopology",
+    plural = "clustertopologies",
+    shortname = "ct",
+    status = "ClusterTopologyStatus",
+    derive = "PartialEq",
     doc = "A ClusterTopology says which node labels the words region, zone, datacenter, block, rack, host and numa \
            stand for in this cluster, or in one part of it.",
     printcolumn(name = "Domains", type_ = "string", json_path = ".spec.levels[*].domain"),
-    printcolumn(name = "Ready", type_ = "string", json_path = ".status.conditions[?(@.type==\"Ready\")].status"),
+    printcolumn(
+        name = "Ready",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type==\"Ready\")].status"
+    ),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
 )]
 #[serde(rename_all = "camelCase")]
@@ -61,8 +70,15 @@ pub enum DomainWord {
 
 impl DomainWord {
     /// All words, broadest first.
-    pub const ALL: [Self; 7] =
-        [Self::Region, Self::Zone, Self::Datacenter, Self::Block, Self::Rack, Self::Host, Self::Numa];
+    pub const ALL: [Self; 7] = [
+        Self::Region,
+        Self::Zone,
+        Self::Datacenter,
+        Self::Block,
+        Self::Rack,
+        Self::Host,
+        Self::Numa,
+    ];
 
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -91,7 +107,10 @@ impl FromStr for DomainWord {
     type Err = UnknownDomainWord;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        Self::ALL.into_iter().find(|word| word.as_str() == text).ok_or(UnknownDomainWord)
+        Self::ALL
+            .into_iter()
+            .find(|word| word.as_str() == text)
+            .ok_or(UnknownDomainWord)
     }
 }
 

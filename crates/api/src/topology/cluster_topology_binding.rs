@@ -13,8 +13,13 @@ use crate::kubernetes;
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 // The short name is not `ct`: that is ClusterTopology's, and a second one leaves the CRD not established.
 #[kube(
-    group = "grove.io", version = "v1alpha1", kind = "ClusterTopologyBinding", plural = "clustertopologybindings",
-    shortname = "ctb", status = "ClusterTopologyBindingStatus", derive = "PartialEq",
+    group = "grove.io",
+    version = "v1alpha1",
+    kind = "ClusterTopologyBinding",
+    plural = "clustertopologybindings",
+    shortname = "ctb",
+    status = "ClusterTopologyBindingStatus",
+    derive = "PartialEq",
     doc = "A ClusterTopologyBinding is read as a topology where no ClusterTopology of its name exists.",
     printcolumn(name = "Domains", type_ = "string", json_path = ".spec.levels[*].domain"),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")

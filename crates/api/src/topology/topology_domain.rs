@@ -12,12 +12,21 @@ use crate::status::LastError;
 /// The levels of a topology, in the admin's own words.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[kube(
-    group = "grove.run.ai", version = "v1alpha1", kind = "TopologyDomain", plural = "topologydomains",
-    shortname = "td", status = "TopologyDomainStatus", derive = "PartialEq",
+    group = "grove.run.ai",
+    version = "v1alpha1",
+    kind = "TopologyDomain",
+    plural = "topologydomains",
+    shortname = "td",
+    status = "TopologyDomainStatus",
+    derive = "PartialEq",
     doc = "A TopologyDomain says which node labels the admin's own level names stand for. The operator uses the one \
            that its configuration names.",
     printcolumn(name = "Levels", type_ = "string", json_path = ".spec.levels[*].name"),
-    printcolumn(name = "Ready", type_ = "string", json_path = ".status.conditions[?(@.type==\"Ready\")].status"),
+    printcolumn(
+        name = "Ready",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type==\"Ready\")].status"
+    ),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
 )]
 #[serde(rename_all = "camelCase")]
@@ -50,7 +59,8 @@ pub struct NamedLevel {
     pub description: Option<String>,
 }
 
-const TOPOLOGY_KEY_PATTERN: &str = r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])$";
+const TOPOLOGY_KEY_PATTERN: &str =
+    r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])$";
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]

@@ -34,12 +34,16 @@ fn value_of(schema: &Value, depth: u32) -> BoxedStrategy<Value> {
         return prop::sample::select(words.clone()).boxed();
     }
     if schema["x-kubernetes-int-or-string"] == true {
-        let pattern = schema["pattern"].as_str().map_or_else(|| "[a-z]{1,8}".to_owned(), unanchored);
+        let pattern = schema["pattern"]
+            .as_str()
+            .map_or_else(|| "[a-z]{1,8}".to_owned(), unanchored);
         return matching(&pattern);
     }
     match schema["type"].as_str() {
         Some("object") => object_of(schema, depth),
-        Some("array") => prop::collection::vec(value_of(&schema["items"], depth + 1), 1..3).prop_map(Value::from).boxed(),
+        Some("array") => prop::collection::vec(value_of(&schema["items"], depth + 1), 1..3)
+            .prop_map(Value::from)
+            .boxed(),
         Some("boolean") => any::<bool>().prop_map(Value::from).boxed(),
         Some("integer") if schema["format"] == "int64" => any::<i64>().prop_map(Value::from).boxed(),
         Some("integer") => any::<i32>().prop_map(Value::from).boxed(),
@@ -55,7 +59,9 @@ fn string_of(schema: &Value) -> BoxedStrategy<Value> {
             .prop_map(|second| json!(k8s_openapi::jiff::Timestamp::from_second(second).unwrap().to_string()))
             .boxed();
     }
-    let pattern = schema["pattern"].as_str().map_or_else(|| "[ -~µ☃]{0,12}".to_owned(), unanchored);
+    let pattern = schema["pattern"]
+        .as_str()
+        .map_or_else(|| "[ -~µ☃]{0,12}".to_owned(), unanchored);
     matching(&pattern)
 }
 
@@ -64,21 +70,31 @@ fn unanchored(pattern: &str) -> String {
 }
 
 fn matching(pattern: &str) -> BoxedStrategy<Value> {
-    prop::string::string_regex(pattern).expect("our patterns are plain").prop_map(Value::from).boxed()
+    prop::string::string_regex(pattern)
+        .expect("our patterns are plain")
+        .prop_map(Value::from)
+        .boxed()
 }
 
 fn object_of(schema: &Value, depth: u32) -> BoxedStrategy<Value> {
     if let Some(properties) = schema["properties"].as_object() {
-        let required: Vec<&str> = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
-        return properties.iter().fold(Just(json!({})).boxed(), |object, (name, property)| {
-            let value = || value_of(property, depth + 1);
-            let value = match (required.contains(&name.as_str()), chance_at(depth)) {
-                (true, _) => value().prop_map(Some).boxed(),
-                (false, None) => return object,
-                (false, Some(chance)) => prop::option::weighted(chance, value()).boxed(),
-            };
-            with_property(object, name.clone(), value)
-        });
+        let required: Vec<&str> = schema["required"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_str)
+            .collect();
+        return properties
+            .iter()
+            .fold(Just(json!({})).boxed(), |object, (name, property)| {
+                let value = || value_of(property, depth + 1);
+                let value = match (required.contains(&name.as_str()), chance_at(depth)) {
+                    (true, _) => value().prop_map(Some).boxed(),
+                    (false, None) => return object,
+                    (false, Some(chance)) => prop::option::weighted(chance, value()).boxed(),
+                };
+                with_property(object, name.clone(), value)
+            });
     }
     let values = match schema.get("additionalProperties") {
         Some(values) => value_of(values, depth + 1),

@@ -36,14 +36,18 @@ fn generated_objects_lose_nothing() {
         let schema = &definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
         // A pod spec has some 900 fields; few cases of it cost as much as many of a small kind.
         let cases = if schema.to_string().len() > 50_000 { 48 } else { 256 };
-        TestRunner::new(Config { cases, failure_persistence: None, ..Config::default() })
-            .run(&objects_of(&definition), |object| {
-                let written = round_trip(&object);
-                proptest::prop_assert_eq!(contained_in(&written, &object, ""), None);
-                proptest::prop_assert_eq!(round_trip(&written), written);
-                Ok(())
-            })
-            .unwrap_or_else(|error| panic!("{}: {error}", definition["metadata"]["name"]));
+        TestRunner::new(Config {
+            cases,
+            failure_persistence: None,
+            ..Config::default()
+        })
+        .run(&objects_of(&definition), |object| {
+            let written = round_trip(&object);
+            proptest::prop_assert_eq!(contained_in(&written, &object, ""), None);
+            proptest::prop_assert_eq!(round_trip(&written), written);
+            Ok(())
+        })
+        .unwrap_or_else(|error| panic!("{}: {error}", definition["metadata"]["name"]));
     }
 }
 
@@ -54,13 +58,22 @@ fn examples_lose_nothing() {
     for entry in std::fs::read_dir(folder).expect("there are examples") {
         let path = entry.unwrap().path();
         let text = std::fs::read_to_string(&path).unwrap();
-        for object in serde_saphyr::from_multiple::<Value>(&text).unwrap_or_else(|e| panic!("{}: {e}", path.display())) {
-            if !object["apiVersion"].as_str().is_some_and(|version| version.contains("grove")) {
+        for object in serde_saphyr::from_multiple::<Value>(&text).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
+        {
+            if !object["apiVersion"]
+                .as_str()
+                .is_some_and(|version| version.contains("grove"))
+            {
                 continue;
             }
             let yaml = serde_saphyr::to_string(&round_trip(&with_text_quantities(&object))).unwrap();
             let again: Value = serde_saphyr::from_str(&yaml).unwrap();
-            assert_eq!(contained_in(&again, &with_text_quantities(&object), ""), None, "{}", path.display());
+            assert_eq!(
+                contained_in(&again, &with_text_quantities(&object), ""),
+                None,
+                "{}",
+                path.display()
+            );
             objects += 1;
         }
     }
@@ -73,11 +86,15 @@ fn contained_in(large: &Value, small: &Value, path: &str) -> Option<String> {
     match (large, small) {
         (Value::Object(large), Value::Object(small)) => small.iter().find_map(|(name, field)| {
             let path = format!("{path}.{name}");
-            large.get(name).map_or(Some(path.clone()), |found| contained_in(found, field, &path))
+            large
+                .get(name)
+                .map_or(Some(path.clone()), |found| contained_in(found, field, &path))
         }),
-        (Value::Array(large), Value::Array(small)) if large.len() == small.len() => {
-            large.iter().zip(small).enumerate().find_map(|(i, (l, s))| contained_in(l, s, &format!("{path}[{i}]")))
-        }
+        (Value::Array(large), Value::Array(small)) if large.len() == small.len() => large
+            .iter()
+            .zip(small)
+            .enumerate()
+            .find_map(|(i, (l, s))| contained_in(l, s, &format!("{path}[{i}]"))),
         (large, small) => (large != small).then(|| path.to_owned()),
     }
 }
@@ -91,7 +108,10 @@ fn with_text_quantities(object: &Value) -> Value {
                 .map(|(name, field)| match field {
                     Value::Object(map) if name == "limits" || name == "requests" => {
                         let text = |v: &Value| v.as_str().map_or_else(|| v.to_string(), str::to_owned);
-                        (name.clone(), map.iter().map(|(k, v)| (k.clone(), json!(text(v)))).collect())
+                        (
+                            name.clone(),
+                            map.iter().map(|(k, v)| (k.clone(), json!(text(v)))).collect(),
+                        )
                     }
                     other => (name.clone(), with_text_quantities(other)),
                 })
@@ -125,10 +145,16 @@ fn numbers_are_read_where_kubernetes_takes_a_quantity() {
     .unwrap();
     let written = serde_json::to_value(clique).unwrap();
     let container = &written["podSpec"]["containers"][0];
-    assert_eq!(container["resources"]["limits"], json!({ "nvidia.com/gpu": "8", "memory": "64Gi" }));
+    assert_eq!(
+        container["resources"]["limits"],
+        json!({ "nvidia.com/gpu": "8", "memory": "64Gi" })
+    );
     assert_eq!(container["resources"]["requests"]["cpu"], "2");
     assert_eq!(container["env"][0]["valueFrom"]["resourceFieldRef"]["divisor"], "1");
     assert_eq!(written["podSpec"]["overhead"]["cpu"], "1");
     assert_eq!(written["podSpec"]["volumes"][0]["emptyDir"]["sizeLimit"], "1024");
-    assert_eq!(written["autoScalingConfig"]["metrics"][0]["pods"]["target"]["averageValue"], "30");
+    assert_eq!(
+        written["autoScalingConfig"]["metrics"][0]["pods"]["target"]["averageValue"],
+        "30"
+    );
 }

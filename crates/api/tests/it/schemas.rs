@@ -46,7 +46,11 @@ fn every_field_of_ours_is_described() {
     for definition in crds::all() {
         let definition = serde_json::to_value(definition).unwrap();
         let schema = &definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
-        undescribed(&schema["properties"]["spec"], &format!("{}.spec", definition["spec"]["names"]["kind"]), &mut found);
+        undescribed(
+            &schema["properties"]["spec"],
+            &format!("{}.spec", definition["spec"]["names"]["kind"]),
+            &mut found,
+        );
     }
     assert_eq!(found, Vec::<String>::new());
 }
