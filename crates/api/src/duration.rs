@@ -187,6 +187,8 @@ mod tests {
             ("+10us", 10_000),
             ("10µs", 10_000),
             ("1h0.5ns", HOUR as i64),
+            ("7us3ns", 7_003),
+            ("1.0000000000000000001s", SECOND as i64),
         ];
         for (text, nanos) in cases {
             assert_eq!(text.parse(), Ok(Nanoseconds(nanos)), "{text}");

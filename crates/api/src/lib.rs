@@ -19,6 +19,7 @@
 )]
 
 pub mod conditions;
+pub mod config;
 pub mod constraint;
 pub mod crds;
 pub mod duration;

@@ -1,5 +1,6 @@
-//! One test binary for the crate.
+//! Tests of the API crate from the outside.
 
+mod config;
 mod generate;
 mod round_trip;
 mod schemas;
