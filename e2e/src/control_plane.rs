@@ -1,13 +1,13 @@
 //! Starting, holding and stopping one control plane.
 //!
-//! What may go on at the same time does: etcd and the API server start together, and as soon as the API answers,
-//! the other programs start while the nodes are posted. A control plane is handed out when it is whole: the API
-//! ready, every node able to take pods, pods creatable in `default`.
+//! What may go on at the same time does: etcd and the API server start together, and while the API server still
+//! writes its roles, the nodes are posted and kwok makes them ready. A control plane is handed out when it is whole:
+//! the API ready, every node able to take pods, pods creatable in `default`.
 
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Namespace, Node, ServiceAccount};
 use kube::Client;
@@ -26,8 +26,6 @@ use crate::wait::{NotYet, eventually};
 const START_LIMIT: Duration = Duration::from_secs(60);
 /// How often a start is tried when another process takes a port between its choice and its use.
 const START_TRIES: usize = 3;
-/// etcd alone reserves 64 MB for its journal; a container's usual `/dev/shm` is no larger than that.
-const SHARED_MEMORY_BYTES_MIN: u64 = 1 << 30;
 
 /// Why a control plane did not start, or does not run any more.
 #[derive(Debug, thiserror::Error)]
@@ -42,8 +40,8 @@ pub enum StartError {
     Client(#[from] ClientError),
     #[error("cannot prepare a directory for the control plane: {0}")]
     Directory(io::Error),
-    #[error("cannot start {program}: {source}")]
-    Spawn { program: &'static str, source: io::Error },
+    #[error("cannot start {program}: {error}")]
+    Spawn { program: &'static str, error: io::Error },
     #[error("{program} ended ({status}); the end of its log:\n{tail}")]
     Ended {
         program: &'static str,
@@ -54,8 +52,8 @@ pub enum StartError {
     NotReady { waiting: NotYet, tails: String },
     #[error("cannot create a node: {0}")]
     Nodes(kube::Error),
-    #[error("cannot create namespace {name}: {source}")]
-    Namespace { name: String, source: kube::Error },
+    #[error("cannot create namespace {name}: {error}")]
+    Namespace { name: String, error: kube::Error },
     #[error("{0}")]
     NamespaceNotReady(NotYet),
 }
@@ -133,7 +131,6 @@ pub struct ControlPlane {
     server: String,
     credentials: Credentials,
     kit: Kit,
-    started_in: Duration,
 }
 
 impl ControlPlane {
@@ -147,7 +144,6 @@ impl ControlPlane {
     }
 
     async fn try_start(wanted: &Builder, kit: Kit) -> Result<Self, StartError> {
-        let begun = Instant::now();
         let (dir, sweeper) = directory().map_err(StartError::Directory)?;
         let ports = Ports::free().map_err(StartError::Directory)?;
         let credentials = Credentials::create(&dir)?;
@@ -159,7 +155,6 @@ impl ControlPlane {
             server: ports.server(),
             credentials,
             kit,
-            started_in: Duration::ZERO,
         };
         plane.run(Program::Etcd, programs::etcd(ports))?;
         let api_server = programs::api_server(
@@ -170,28 +165,27 @@ impl ControlPlane {
         );
         plane.run(Program::ApiServer, api_server)?;
         plane.complete(wanted).await?;
-        plane.started_in = begun.elapsed();
         Ok(plane)
     }
 
     /// From an API server that may not answer yet to a control plane that is whole.
     async fn complete(&mut self, wanted: &Builder) -> Result<(), StartError> {
         let admin = self.client(Identity::Admin).await?;
-        self.wait("the API to answer", async || get(&admin, "/livez/ping").await)
+        // Without this namespace kwok cannot take its nodes, and tries again only after a second.
+        let leases = "/api/v1/namespaces/kube-node-lease";
+        self.wait("the API to answer", async || get(&admin, leases).await)
             .await?;
-        // These are masters: they need not wait for the roles that the API server is still writing.
         self.run(Program::Kwok, programs::kwok(&self.kit, &self.credentials))?;
-        if wanted.controller_manager {
-            self.run(
-                Program::ControllerManager,
-                programs::controller_manager(&self.credentials),
-            )?;
-        }
         nodes::post_all(&admin, &wanted.nodes)
             .await
             .map_err(StartError::Nodes)?;
         self.wait("the API to be ready", async || get(&admin, "/readyz").await)
             .await?;
+        // Not earlier: it too looks once a second whether the API is ready, and has missed it just now.
+        if wanted.controller_manager {
+            let args = programs::controller_manager(&self.credentials);
+            self.run(Program::ControllerManager, args)?;
+        }
         if wanted.scheduler {
             self.run(Program::Scheduler, programs::scheduler(&self.credentials))?;
         }
@@ -210,7 +204,7 @@ impl ControlPlane {
     fn run(&mut self, program: Program, args: Vec<String>) -> Result<(), StartError> {
         let name = program.name();
         let started = Guarded::spawn(name, &self.kit.path(program), &args, &self.dir)
-            .map_err(|source| StartError::Spawn { program: name, source })?;
+            .map_err(|error| StartError::Spawn { program: name, error })?;
         self.programs.push(started);
         Ok(())
     }
@@ -260,9 +254,9 @@ impl ControlPlane {
         };
         let api: Api<Namespace> = Api::all(admin.clone());
         let created = api.create(&PostParams::default(), &namespace).await;
-        created.map_err(|source| StartError::Namespace {
+        created.map_err(|error| StartError::Namespace {
             name: name.to_owned(),
-            source,
+            error,
         })?;
         let what = format!("the service account of namespace {name}");
         eventually(what, START_LIMIT, async || service_account(&admin, name).await)
@@ -297,11 +291,6 @@ impl ControlPlane {
     pub fn pids(&self) -> Vec<u32> {
         self.programs.iter().map(Guarded::id).collect()
     }
-
-    /// How long the start took, without building programs.
-    pub fn started_in(&self) -> Duration {
-        self.started_in
-    }
 }
 
 /// A control plane that all tests of a binary share. It starts with the first use and ends with the process: a
@@ -325,18 +314,9 @@ impl Shared {
     }
 }
 
-/// A directory in memory where there is room, which spares a start about a second of disk, else on disk.
+/// On disk: etcd does not wait for it, and a directory in memory was measured to be no faster.
 fn directory() -> io::Result<(PathBuf, Sweeper)> {
-    let mut named = tempfile::Builder::new();
-    named.prefix("grove-kit-");
-    let memory = Path::new("/dev/shm");
-    let roomy = rustix::fs::statvfs(memory)
-        .is_ok_and(|stat| stat.f_bavail.saturating_mul(stat.f_frsize) >= SHARED_MEMORY_BYTES_MIN);
-    let dir = if roomy {
-        named.tempdir_in(memory).or_else(|_| named.tempdir())?
-    } else {
-        named.tempdir()?
-    };
+    let dir = tempfile::Builder::new().prefix("grove-kit-").tempdir()?;
     let sweeper = Sweeper::watch(dir.path())?;
     Ok((dir.keep(), sweeper))
 }

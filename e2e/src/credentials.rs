@@ -65,6 +65,11 @@ impl Identity {
         }
     }
 
+    /// Its kubeconfig in the directory of a control plane.
+    pub fn kubeconfig_in(self, dir: &Path) -> PathBuf {
+        dir.join(format!("{}.kubeconfig", self.word()))
+    }
+
     fn groups(self) -> &'static str {
         match self {
             Self::Admin | Self::ControllerManager | Self::Kwok => MASTERS,
@@ -78,12 +83,12 @@ impl Identity {
 /// Why the credentials of a new control plane could not be made.
 #[derive(Debug, thiserror::Error)]
 pub enum CredentialsError {
-    #[error("cannot make a certificate: {0}")]
+    #[error("cannot make a certificate")]
     Certificate(#[from] rcgen::Error),
     #[error("the system has no random numbers")]
     NoRandomness,
-    #[error("{path}: {source}")]
-    File { path: PathBuf, source: io::Error },
+    #[error("{path}: {error}")]
+    File { path: PathBuf, error: io::Error },
 }
 
 /// Why a client could not be made.
@@ -141,13 +146,13 @@ impl Credentials {
                 "contexts": [{ "name": word, "context": { "cluster": "grove-kit", "user": word } }],
                 "current-context": word,
             });
-            self.write(&format!("{word}.kubeconfig"), &format!("{kubeconfig:#}\n"))?;
+            write(identity.kubeconfig_in(&self.dir), &format!("{kubeconfig:#}\n"))?;
         }
         Ok(())
     }
 
     pub(crate) fn kubeconfig(&self, identity: Identity) -> PathBuf {
-        self.file(&format!("{}.kubeconfig", identity.word()))
+        identity.kubeconfig_in(&self.dir)
     }
 
     pub(crate) async fn client(&self, identity: Identity) -> Result<Client, ClientError> {
@@ -168,9 +173,12 @@ impl Credentials {
     }
 
     fn write(&self, name: &str, content: &str) -> Result<(), CredentialsError> {
-        let path = self.file(name);
-        fs::write(&path, content).map_err(|source| CredentialsError::File { path, source })
+        write(self.file(name), content)
     }
+}
+
+fn write(path: PathBuf, content: &str) -> Result<(), CredentialsError> {
+    fs::write(&path, content).map_err(|error| CredentialsError::File { path, error })
 }
 
 /// The authority's certificate, and the server's key and certificate, in PEM.

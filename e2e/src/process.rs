@@ -152,22 +152,17 @@ mod tests {
         assert!(!status.await.unwrap().success());
     }
 
-    #[test]
-    fn an_early_end_is_seen_with_its_log() {
+    #[tokio::test]
+    async fn an_early_end_is_seen_with_its_log() {
         let dir = tempfile::tempdir().unwrap();
-        let args = [
-            "-c".to_owned(),
-            "echo bind: address already in use >&2; exit 3".to_owned(),
-        ];
+        let args = ["-c", "echo no such flag >&2; exit 3"].map(str::to_owned);
         let mut program = Guarded::spawn("failing", Path::new("sh"), &args, dir.path()).unwrap();
-        let status = loop {
-            if let Some(status) = program.ended().unwrap() {
-                break status;
-            }
-            std::thread::yield_now();
-        };
+        let status = eventually("the program to end", Duration::from_secs(10), async || {
+            program.ended().unwrap().ok_or("it still runs")
+        });
+        let status = status.await.unwrap();
         assert_eq!(status.code(), Some(3));
-        assert_eq!(program.log_tail(), "bind: address already in use");
+        assert_eq!(program.log_tail(), "no such flag");
     }
 
     #[test]

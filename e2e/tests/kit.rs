@@ -280,3 +280,18 @@ async fn a_failed_start_quotes_the_log() -> Result<()> {
     assert!(error.contains("unknown flag: --no-such-flag"), "{error}");
     Ok(())
 }
+
+/// The words by which a start that lost its port to another process is recognised and tried again.
+#[tokio::test]
+async fn a_taken_port_is_recognised() -> Result<()> {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0")?;
+    let flag = format!("--secure-port={}", taken.local_addr()?.port());
+    let error = ControlPlane::builder()
+        .api_server_flag(flag)
+        .start()
+        .await
+        .err()
+        .context("it started")?;
+    assert!(error.to_string().contains("address already in use"), "{error}");
+    Ok(())
+}
