@@ -38,8 +38,10 @@ pub enum StartError {
     Credentials(#[from] CredentialsError),
     #[error(transparent)]
     Client(#[from] ClientError),
-    #[error("cannot prepare a directory for the control plane: {0}")]
+    #[error("cannot get a directory for the control plane: {0}")]
     Directory(io::Error),
+    #[error("cannot get a free port on loopback: {0}")]
+    Port(io::Error),
     #[error("cannot start {program}: {error}")]
     Spawn { program: &'static str, error: io::Error },
     #[error("{program} ended ({status}); the end of its log:\n{tail}")]
@@ -110,7 +112,7 @@ impl Builder {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let kit = tokio::task::spawn_blocking(Kit::ready)
             .await
-            .expect("the build does not panic")?;
+            .map_err(StartError::Interrupted)??;
         let mut tries = 1;
         loop {
             match ControlPlane::try_start(&self, kit.clone()).await {
@@ -145,7 +147,7 @@ impl ControlPlane {
 
     async fn try_start(wanted: &Builder, kit: Kit) -> Result<Self, StartError> {
         let (dir, sweeper) = directory().map_err(StartError::Directory)?;
-        let ports = Ports::free().map_err(StartError::Directory)?;
+        let ports = Ports::free().map_err(StartError::Port)?;
         let credentials = Credentials::create(&dir)?;
         credentials.write_kubeconfigs(&ports.server())?;
         let mut plane = Self {
@@ -181,7 +183,7 @@ impl ControlPlane {
             .map_err(StartError::Nodes)?;
         self.wait("the API to be ready", async || get(&admin, "/readyz").await)
             .await?;
-        // Not earlier: it too looks once a second whether the API is ready, and has missed it just now.
+        // Not earlier: it asks once a second whether the API is ready, so asking too soon costs a second.
         if wanted.controller_manager {
             let args = programs::controller_manager(&self.credentials);
             self.run(Program::ControllerManager, args)?;

@@ -107,7 +107,7 @@ pub(crate) struct Credentials {
 }
 
 impl Credentials {
-    /// Writes keys, certificates and the token file. They do not depend on the port, so a second try can keep them.
+    /// Writes keys, certificates and the token file.
     pub(crate) fn create(dir: &Path) -> Result<Self, CredentialsError> {
         let credentials = Self { dir: dir.to_owned() };
         let (issuer, key, certificate) = serving_certificate()?;
