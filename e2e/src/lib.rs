@@ -22,6 +22,7 @@ mod control_plane;
 mod credentials;
 pub mod kit;
 mod nodes;
+pub mod openapi;
 mod process;
 mod programs;
 mod wait;

@@ -1,26 +1,55 @@
-//! Every chore of the repository. `cargo xtask --help` lists them; each is a module of its own.
+//! Every chore of the project: `cargo xtask --help`.
 
+mod generate;
 mod kit;
+mod tests;
+mod tidy;
+mod tools;
 
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+/// Chores of the project.
 #[derive(Debug, Parser)]
-#[command(name = "cargo xtask", about = "Chores of the Grove repository", max_term_width = 100)]
-struct Cli {
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+struct Args {
     #[command(subcommand)]
-    task: Task,
+    chore: Chore,
 }
 
 #[derive(Debug, Subcommand)]
-enum Task {
-    /// The real control plane that the end-to-end tests run on
+enum Chore {
+    /// Writes what is generated from the source: the CRDs in the chart.
+    Gen(generate::Args),
+    /// Checks the rules that no compiler knows: direction and purity of crates, sizes of files, links of documents.
+    Tidy,
+    /// Runs every check and every test; this is what CI runs.
+    Test(tests::Args),
+    /// Builds, starts and stops the real control plane for tests.
     Kit(kit::Args),
 }
 
 fn main() -> ExitCode {
-    match Cli::parse().task {
-        Task::Kit(args) => kit::run(args),
+    let outcome = match Args::parse().chore {
+        Chore::Gen(args) => generate::run(&args),
+        Chore::Tidy => tidy::run(),
+        Chore::Test(args) => tests::run(&args),
+        Chore::Kit(args) => return kit::run(args),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
     }
+}
+
+/// The root of the repository.
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .expect("this crate is a folder of the repository")
 }

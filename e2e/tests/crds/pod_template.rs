@@ -32,6 +32,19 @@ async fn a_full_featured_pod_template_comes_back_unpruned() -> Result<()> {
     Ok(())
 }
 
+/// The schemas that our CRDs embed are the ones that this very API server publishes.
+#[tokio::test]
+async fn the_committed_copy_of_kubernetes_types_is_current() -> Result<()> {
+    let (_, client) = cluster().await?;
+    let published = grove_e2e::openapi::embedded_types(&client).await?;
+    let committed = include_str!("../../../crates/api/openapi/kubernetes.json");
+    assert!(
+        published == committed,
+        "run `cargo xtask gen --openapi` and commit the result"
+    );
+    Ok(())
+}
+
 /// Every kind that holds a pod template, and where.
 fn holders(pod_spec: &Value) -> [(&'static str, &'static str, Value); 2] {
     let clique = json!({ "roleName": "full", "replicas": 1, "podSpec": pod_spec });

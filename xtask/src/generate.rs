@@ -1,0 +1,78 @@
+//! `cargo xtask gen`: files that are written from the source, committed, and never edited.
+
+use std::fs;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, ensure};
+use grove_api::crds;
+use grove_e2e::{ControlPlane, Identity};
+
+use crate::root;
+
+const HEADER: &str = "# Written by `cargo xtask gen` from the types in crates/api; do not edit.\n";
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Writes nothing; fails when a file differs from what would be written.
+    #[arg(long)]
+    check: bool,
+    /// First fetches the schemas of Kubernetes' own types from the pinned kube-apiserver.
+    #[arg(long, conflicts_with = "check")]
+    openapi: bool,
+}
+
+pub(crate) fn run(args: &Args) -> Result<()> {
+    if args.openapi {
+        // The types embed this file when they are compiled, so the definitions follow in the next run.
+        fetch_openapi()?;
+        println!("the schemas are fetched; run `cargo xtask gen` to write the CRDs from them");
+        return Ok(());
+    }
+    let files = definitions()?;
+    if args.check {
+        return check(&files);
+    }
+    for (path, text) in files {
+        fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    Ok(())
+}
+
+/// Fails when a committed file differs from what the source says.
+pub(crate) fn check_all() -> Result<()> {
+    check(&definitions()?)
+}
+
+fn definitions() -> Result<Vec<(PathBuf, String)>> {
+    let folder = root().join("charts/grove/crds");
+    let write = |definition| -> Result<(PathBuf, String)> {
+        let text = serde_saphyr::to_string(definition)?;
+        Ok((folder.join(crds::file_name(definition)), format!("{HEADER}{text}")))
+    };
+    crds::all().iter().map(write).collect()
+}
+
+fn check(files: &[(PathBuf, String)]) -> Result<()> {
+    let stale: Vec<String> = files
+        .iter()
+        .filter(|(path, text)| fs::read_to_string(path).ok().as_ref() != Some(text))
+        .map(|(path, _)| path.strip_prefix(root()).unwrap_or(path).display().to_string())
+        .collect();
+    ensure!(
+        stale.is_empty(),
+        "out of date, run `cargo xtask gen`: {}",
+        stale.join(", ")
+    );
+    Ok(())
+}
+
+fn fetch_openapi() -> Result<()> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let text = runtime.block_on(async {
+        let plane = ControlPlane::builder().controller_manager(false).start().await?;
+        let client = plane.client(Identity::Admin).await?;
+        anyhow::Ok(grove_e2e::openapi::embedded_types(&client).await?)
+    })?;
+    fs::write(root().join("crates/api/openapi/kubernetes.json"), text)?;
+    Ok(())
+}

@@ -1,0 +1,116 @@
+//! What must not stand in source files.
+
+use std::path::Path;
+
+use super::{File, Finding};
+
+/// Beyond this a file hides its seam.
+const LINES_MAX: usize = 800;
+
+/// Folders of crates that decide and do nothing else.
+const PURE: [&str; 5] = [
+    "crates/api/src",
+    "crates/topology/src",
+    "crates/workload/src",
+    "crates/placement/src",
+    "crates/plancheck/src",
+];
+
+/// Folders whose programs talk to people.
+const SHELLS: [&str; 3] = ["crates/grove", "e2e", "xtask"];
+
+/// In code that decides: text, and what to do instead.
+const NOT_IN_PURE: [(&str, &str); 6] = [
+    ("SystemTime::now", "take the time as an argument"),
+    ("Instant::now", "take the time as an argument"),
+    ("Timestamp::now", "take the time as an argument"),
+    ("std::env::", "take the value as an argument"),
+    ("std::fs::", "take the content as an argument"),
+    ("std::thread::sleep", "return when to look again"),
+];
+
+/// In any Rust file.
+const NOWHERE: [(&str, &str); 3] = [
+    (concat!("#[", "ignore"), "a test runs or does not exist"),
+    (concat!("TO", "DO"), "finish it, or write it down where it is planned"),
+    (concat!("FIX", "ME"), "fix it"),
+];
+
+pub(super) fn check(files: &[File]) -> Vec<Finding> {
+    files
+        .iter()
+        .filter(|file| file.is_rust())
+        .flat_map(check_file)
+        .collect()
+}
+
+fn check_file(file: &File) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let lines = file.text.lines().count();
+    if lines > LINES_MAX {
+        findings.push(format!(
+            "{}: {lines} lines; find a seam below {LINES_MAX}",
+            file.shown()
+        ));
+    }
+    let pure = is_below(&file.path, &PURE);
+    let quiet = !is_below(&file.path, &SHELLS) && file.path.components().any(|part| part.as_os_str() == "src");
+    for (number, line) in file.text.lines().enumerate() {
+        let mut find = |rules: &[(&str, &str)]| {
+            for (text, instead) in rules.iter().filter(|(text, _)| line.contains(text)) {
+                findings.push(format!("{}:{}: no `{text}` here: {instead}", file.shown(), number + 1));
+            }
+        };
+        find(&NOWHERE);
+        if pure {
+            find(&NOT_IN_PURE);
+        }
+        if quiet && !line.trim_start().starts_with("//") {
+            find(&[
+                ("println!", "only the binary talks to people"),
+                ("eprintln!", "only the binary talks to people"),
+            ]);
+        }
+    }
+    findings
+}
+
+fn is_below(path: &Path, folders: &[&str]) -> bool {
+    folders.iter().any(|folder| path.starts_with(folder))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+
+    fn findings(path: &str, text: &str) -> Vec<Finding> {
+        check(&[File {
+            path: PathBuf::from(path),
+            text: text.to_owned(),
+        }])
+    }
+
+    #[test]
+    fn a_clock_in_code_that_decides_is_found_with_its_line() {
+        let found = findings("crates/api/src/x.rs", "fn f() {\n    let now = Instant::now();\n}\n");
+        assert_eq!(
+            found,
+            ["crates/api/src/x.rs:2: no `Instant::now` here: take the time as an argument"]
+        );
+        assert!(findings("crates/scheduler/src/x.rs", "let now = Instant::now();").is_empty());
+    }
+
+    #[test]
+    fn only_the_binary_talks() {
+        assert_eq!(findings("crates/scheduler/src/x.rs", r#"println!("x");"#).len(), 1);
+        assert!(findings("crates/grove/src/x.rs", r#"println!("x");"#).is_empty());
+    }
+
+    #[test]
+    fn long_files_and_left_over_work_are_found() {
+        assert_eq!(findings("xtask/src/x.rs", &"\n".repeat(LINES_MAX + 1)).len(), 1);
+        assert_eq!(findings("xtask/src/x.rs", concat!("// TO", "DO: later")).len(), 1);
+    }
+}
