@@ -2,8 +2,8 @@
 
 mod generate;
 mod kit;
-mod tests;
 mod tidy;
+mod tiers;
 mod tools;
 
 use std::path::Path;
@@ -26,7 +26,7 @@ enum Chore {
     /// Checks the rules that no compiler knows: direction and purity of crates, sizes of files, links of documents.
     Tidy,
     /// Runs every check and every test; this is what CI runs.
-    Test(tests::Args),
+    Test(tiers::Args),
     /// Builds, starts and stops the real control plane for tests.
     Kit(kit::Args),
 }
@@ -35,7 +35,7 @@ fn main() -> ExitCode {
     let outcome = match Args::parse().chore {
         Chore::Gen(args) => generate::run(&args),
         Chore::Tidy => tidy::run(),
-        Chore::Test(args) => tests::run(&args),
+        Chore::Test(args) => tiers::run(&args),
         Chore::Kit(args) => return kit::run(args),
     };
     match outcome {

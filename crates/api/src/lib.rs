@@ -17,6 +17,10 @@
     unreachable_pub,
     reason = "the schema derive declares copies of our types inside functions"
 )]
+#![allow(
+    clippy::duplicated_attributes,
+    reason = "each printer column has its type, and many are integers"
+)]
 
 pub mod conditions;
 pub mod config;
