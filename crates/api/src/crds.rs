@@ -50,7 +50,7 @@ pub fn all() -> Vec<CustomResourceDefinition> {
                 .as_mut()
                 .and_then(|schema| schema.open_api_v3_schema.as_mut())
             {
-                forbid_nulls(schema);
+                polish(schema);
             }
         }
     }
@@ -62,19 +62,26 @@ pub fn file_name(definition: &CustomResourceDefinition) -> String {
     format!("{}_{}.yaml", definition.spec.group, definition.spec.names.plural)
 }
 
+/// What a derived schema has that a CRD should not.
+///
 /// An optional Rust field is marked `nullable`, which would store an explicit null; without the mark the API server
-/// takes a null for an absent field.
-fn forbid_nulls(schema: &mut JSONSchemaProps) {
+/// takes a null for an absent field. A description keeps the line breaks of the source, where `kubectl explain` and
+/// other readers break lines themselves.
+fn polish(schema: &mut JSONSchemaProps) {
     schema.nullable = None;
+    if let Some(description) = &mut schema.description {
+        let paragraphs: Vec<String> = description.split("\n\n").map(|text| text.replace('\n', " ")).collect();
+        *description = paragraphs.join("\n\n");
+    }
     if let Some(properties) = &mut schema.properties {
-        properties.values_mut().for_each(forbid_nulls);
+        properties.values_mut().for_each(polish);
     }
     match &mut schema.items {
-        Some(JSONSchemaPropsOrArray::Schema(items)) => forbid_nulls(items),
-        Some(JSONSchemaPropsOrArray::Schemas(items)) => items.iter_mut().for_each(forbid_nulls),
+        Some(JSONSchemaPropsOrArray::Schema(items)) => polish(items),
+        Some(JSONSchemaPropsOrArray::Schemas(items)) => items.iter_mut().for_each(polish),
         None => {}
     }
     if let Some(JSONSchemaPropsOrBool::Schema(values)) = &mut schema.additional_properties {
-        forbid_nulls(values);
+        polish(values);
     }
 }
