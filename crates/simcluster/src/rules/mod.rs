@@ -1,0 +1,5 @@
+//! The rules that objects obey: names, metadata, and what each kind adds.
+//!
+//! Rules are functions over decoded objects. They read nothing from the store and know nothing of requests.
+
+pub mod names;
