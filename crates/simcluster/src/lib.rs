@@ -1,6 +1,7 @@
 //! A Kubernetes API server in one process.
 
 pub mod clock;
+pub mod registry;
 pub mod rules;
 pub mod selector;
 pub mod status;

@@ -2,4 +2,8 @@
 //!
 //! Rules are functions over decoded objects. They read nothing from the store and know nothing of requests.
 
+pub mod kinds;
+pub mod metadata;
 pub mod names;
+pub mod pod;
+pub mod quantity;

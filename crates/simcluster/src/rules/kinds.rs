@@ -1,0 +1,431 @@
+//! What each built-in kind adds to the common rules: defaults, immutable fields, how it is deleted.
+//!
+//! Pods, which have by far the most rules, are in [`super::pod`].
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
+
+use super::{metadata, names, pod};
+use crate::clock::seconds;
+use crate::registry::{Resource, Subresource};
+use crate::status::{ApiError, FieldError};
+
+/// Finalizer that keeps a CustomResourceDefinition until its instances are gone.
+pub const CLEANUP_FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
+
+/// The built-in kinds that have rules of their own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Special {
+    Namespace,
+    Pod,
+    Secret,
+    ConfigMap,
+    Service,
+    Event,
+    ControllerRevision,
+    Claim,
+    Binding,
+    PriorityClass,
+    Budget,
+    Autoscaler,
+    Definition,
+    Webhooks { mutating: bool },
+}
+
+fn special(resource: &Resource) -> Option<Special> {
+    if resource.custom {
+        return None;
+    }
+    Some(match resource.kind.as_str() {
+        "Namespace" => Special::Namespace,
+        "Pod" => Special::Pod,
+        "Secret" => Special::Secret,
+        "ConfigMap" => Special::ConfigMap,
+        "Service" => Special::Service,
+        "Event" => Special::Event,
+        "ControllerRevision" => Special::ControllerRevision,
+        "ResourceClaim" | "ResourceClaimTemplate" => Special::Claim,
+        "RoleBinding" | "ClusterRoleBinding" => Special::Binding,
+        "PriorityClass" => Special::PriorityClass,
+        "PodDisruptionBudget" => Special::Budget,
+        "HorizontalPodAutoscaler" => Special::Autoscaler,
+        "CustomResourceDefinition" => Special::Definition,
+        "MutatingWebhookConfiguration" => Special::Webhooks { mutating: true },
+        "ValidatingWebhookConfiguration" => Special::Webhooks { mutating: false },
+        _ => return None,
+    })
+}
+
+/// Fills in what the client left out. Runs on every write of a whole object.
+pub fn default(resource: &Resource, object: &mut Value) {
+    match special(resource) {
+        Some(Special::Pod) => pod::default(object),
+        Some(Special::Secret) => default_secret(object),
+        Some(Special::Service) => default_service(object),
+        Some(Special::PriorityClass) => set_default(object, "preemptionPolicy", json!("PreemptLowerPriority")),
+        Some(Special::Autoscaler) => set_default(&mut object["spec"], "minReplicas", json!(1)),
+        Some(Special::Definition) => default_definition(object),
+        Some(Special::Webhooks { mutating }) => default_webhooks(object, mutating),
+        _ => {}
+    }
+}
+
+/// Sets `field` unless it has a value; makes the object if it is missing.
+pub(super) fn set_default(object: &mut Value, field: &str, value: Value) {
+    if object.is_null() {
+        *object = Value::Object(Map::new());
+    }
+    if let Some(map) = object.as_object_mut()
+        && map.get(field).is_none_or(Value::is_null)
+    {
+        map.insert(field.to_owned(), value);
+    }
+}
+
+/// Elements of a list that can be changed; none if it is missing.
+pub(super) fn items_mut<'a>(object: &'a mut Value, field: &str) -> impl Iterator<Item = &'a mut Value> {
+    object
+        .get_mut(field)
+        .and_then(Value::as_array_mut)
+        .into_iter()
+        .flatten()
+}
+
+/// Elements of a list; none if it is missing.
+pub(super) fn items<'a>(object: &'a Value, field: &str) -> impl Iterator<Item = &'a Value> {
+    object.get(field).and_then(Value::as_array).into_iter().flatten()
+}
+
+fn default_secret(object: &mut Value) {
+    set_default(object, "type", json!("Opaque"));
+    let Some(Value::Object(plain)) = object.as_object_mut().and_then(|map| map.remove("stringData")) else {
+        return;
+    };
+    set_default(object, "data", json!({}));
+    for (key, value) in plain {
+        object["data"][key] = json!(STANDARD.encode(value.as_str().unwrap_or_default()));
+    }
+}
+
+fn default_service(object: &mut Value) {
+    let spec = &mut object["spec"];
+    set_default(spec, "type", json!("ClusterIP"));
+    set_default(spec, "sessionAffinity", json!("None"));
+    set_default(spec, "internalTrafficPolicy", json!("Cluster"));
+    if spec["type"] != "ExternalName" {
+        set_default(spec, "ipFamilies", json!(["IPv4"]));
+        set_default(spec, "ipFamilyPolicy", json!("SingleStack"));
+    }
+    for port in items_mut(spec, "ports") {
+        set_default(port, "protocol", json!("TCP"));
+        let number = port["port"].clone();
+        set_default(port, "targetPort", number);
+    }
+}
+
+fn default_definition(object: &mut Value) {
+    let spec = &mut object["spec"];
+    set_default(spec, "conversion", json!({"strategy": "None"}));
+    let kind = spec["names"]["kind"].as_str().unwrap_or_default().to_owned();
+    set_default(&mut spec["names"], "singular", json!(kind.to_lowercase()));
+    set_default(&mut spec["names"], "listKind", json!(format!("{kind}List")));
+}
+
+fn default_webhooks(object: &mut Value, mutating: bool) {
+    for webhook in items_mut(object, "webhooks") {
+        set_default(webhook, "failurePolicy", json!("Fail"));
+        set_default(webhook, "matchPolicy", json!("Equivalent"));
+        set_default(webhook, "namespaceSelector", json!({}));
+        set_default(webhook, "objectSelector", json!({}));
+        set_default(webhook, "timeoutSeconds", json!(10));
+        if mutating {
+            set_default(webhook, "reinvocationPolicy", json!("Never"));
+        }
+        for rule in items_mut(webhook, "rules") {
+            set_default(rule, "scope", json!("*"));
+        }
+        if webhook["clientConfig"]["service"].is_object() {
+            set_default(&mut webhook["clientConfig"]["service"], "port", json!(443));
+        }
+    }
+}
+
+/// Gives a new object the status that it starts with.
+pub fn prepare_create(resource: &Resource, object: &mut Value, now: Timestamp) {
+    if resource.has(Subresource::Status)
+        && let Some(map) = object.as_object_mut()
+    {
+        map.remove("status");
+    }
+    match special(resource) {
+        Some(Special::Pod) => pod::prepare_create(object, now),
+        Some(Special::Namespace) => {
+            let name = metadata::text(object, "name").to_owned();
+            let labels = metadata::of(object).entry("labels").or_insert_with(|| json!({}));
+            labels["kubernetes.io/metadata.name"] = json!(name);
+            object["spec"] = json!({"finalizers": ["kubernetes"]});
+            object["status"] = json!({"phase": "Active"});
+        }
+        Some(Special::Service) => object["status"] = json!({"loadBalancer": {}}),
+        Some(Special::Budget) => {
+            object["status"] =
+                json!({"currentHealthy": 0, "desiredHealthy": 0, "disruptionsAllowed": 0, "expectedPods": 0});
+        }
+        Some(Special::Autoscaler) => object["status"] = json!({"currentMetrics": null, "desiredReplicas": 0}),
+        Some(Special::Definition) => {
+            let versions: Vec<Value> = items(&object["spec"], "versions")
+                .filter(|version| version["storage"] == true)
+                .map(|version| version["name"].clone())
+                .collect();
+            object["status"] =
+                json!({"acceptedNames": {"kind": "", "plural": ""}, "conditions": null, "storedVersions": versions});
+        }
+        _ => {}
+    }
+}
+
+/// Carries over what only the server decides.
+pub fn prepare_update(resource: &Resource, old: &Value, new: &mut Value) {
+    match special(resource) {
+        Some(Special::Namespace) => {
+            let name = metadata::text(old, "name").to_owned();
+            let labels = metadata::of(new).entry("labels").or_insert_with(|| json!({}));
+            labels["kubernetes.io/metadata.name"] = json!(name);
+        }
+        Some(Special::Service) => {
+            for field in ["clusterIP", "clusterIPs"] {
+                let kept = old["spec"][field].clone();
+                if !kept.is_null() {
+                    set_default(&mut new["spec"], field, kept);
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Judges a whole object.
+pub fn validate(resource: &Resource, object: &Value) -> Vec<FieldError> {
+    match special(resource) {
+        Some(Special::Pod) => pod::validate(object),
+        Some(Special::Event) => validate_event(object),
+        Some(Special::Definition) => validate_definition(object),
+        Some(Special::ConfigMap | Special::Secret) => validate_data(object),
+        _ => Vec::new(),
+    }
+}
+
+fn validate_event(event: &Value) -> Vec<FieldError> {
+    let involved = event["involvedObject"]["namespace"].as_str().unwrap_or_default();
+    let own = metadata::text(event, "namespace");
+    match involved == own || (involved.is_empty() && own == "default") {
+        true => Vec::new(),
+        false => {
+            let why = "does not match event.namespace";
+            vec![FieldError::invalid("involvedObject.namespace", &json!(involved), why)]
+        }
+    }
+}
+
+fn validate_data(object: &Value) -> Vec<FieldError> {
+    const TOTAL_BYTES_MAX: usize = 1024 * 1024;
+    let mut errors = Vec::new();
+    let mut total = 0;
+    for field in ["data", "binaryData"] {
+        for (key, value) in object[field].as_object().into_iter().flatten() {
+            let legal = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+            if key.is_empty() || !key.chars().all(legal) {
+                let why = "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')";
+                errors.push(FieldError::invalid(format!("{field}[{key}]"), &json!(key), why));
+            }
+            total += value.as_str().map_or(0, str::len);
+        }
+    }
+    if total > TOTAL_BYTES_MAX {
+        let message = format!("Too long: may not be more than {TOTAL_BYTES_MAX} bytes");
+        errors.push(FieldError {
+            field: "[]".into(),
+            rule: crate::status::FieldRule::TooLong,
+            message,
+        });
+    }
+    errors
+}
+
+fn validate_definition(object: &Value) -> Vec<FieldError> {
+    let spec = &object["spec"];
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let (group, plural) = (text(&spec["group"]), text(&spec["names"]["plural"]));
+    let mut errors = Vec::new();
+    let expected = format!("{plural}.{group}");
+    if metadata::text(object, "name") != expected {
+        let name = &object["metadata"]["name"];
+        errors.push(FieldError::invalid(
+            "metadata.name",
+            name,
+            "must be spec.names.plural+\".\"+spec.group",
+        ));
+    }
+    for (field, value) in [("spec.group", &group), ("spec.names.plural", &plural)] {
+        match value.is_empty() {
+            true => errors.push(FieldError::required(field, "")),
+            false => {
+                let problem = names::subdomain_problem(value);
+                errors.extend(problem.map(|why| FieldError::invalid(field, &json!(value), why)));
+            }
+        }
+    }
+    if text(&spec["names"]["kind"]).is_empty() {
+        errors.push(FieldError::required("spec.names.kind", ""));
+    }
+    if !matches!(spec["scope"].as_str(), Some("Cluster" | "Namespaced")) {
+        errors.push(FieldError::not_supported(
+            "spec.scope",
+            &spec["scope"],
+            &["Cluster", "Namespaced"],
+        ));
+    }
+    let stored = items(spec, "versions")
+        .filter(|version| version["storage"] == true)
+        .count();
+    if stored != 1 {
+        let why = "must have exactly one version marked as storage version";
+        errors.push(FieldError::invalid("spec.versions", &spec["versions"], why));
+    }
+    for (i, version) in items(spec, "versions").enumerate() {
+        if !version["schema"]["openAPIV3Schema"].is_object() {
+            let field = format!("spec.versions[{i}].schema.openAPIV3Schema");
+            errors.push(FieldError::required(field, "schemas are required"));
+        }
+    }
+    errors
+}
+
+/// Judges what an update changes.
+pub fn validate_update(resource: &Resource, old: &Value, new: &Value) -> Vec<FieldError> {
+    let frozen = |field: &str, why: &str| match old[field] == new[field] {
+        true => Vec::new(),
+        false => vec![FieldError::invalid(field, &new[field], why)],
+    };
+    match special(resource) {
+        Some(Special::Pod) => pod::validate_update(old, new),
+        Some(Special::ControllerRevision) => frozen("data", "field is immutable"),
+        Some(Special::Claim) => frozen("spec", "field is immutable"),
+        Some(Special::Secret) => {
+            let mut errors = frozen("type", "field is immutable");
+            errors.extend(validate_sealed(old, new));
+            errors
+        }
+        Some(Special::ConfigMap) => validate_sealed(old, new),
+        Some(Special::Binding) => frozen("roleRef", "cannot change roleRef"),
+        Some(Special::PriorityClass) => match old["value"] == new["value"] {
+            true => Vec::new(),
+            false => vec![FieldError::forbidden("value", "may not be changed in an update.")],
+        },
+        Some(Special::Service) => validate_cluster_ip(old, new),
+        _ => Vec::new(),
+    }
+}
+
+/// Config maps and secrets that were declared immutable.
+fn validate_sealed(old: &Value, new: &Value) -> Vec<FieldError> {
+    if old["immutable"] != true {
+        return Vec::new();
+    }
+    let why = "field is immutable when `immutable` is set";
+    let fields = ["immutable", "data", "binaryData"];
+    fields
+        .iter()
+        .filter(|f| old[**f] != new[**f])
+        .map(|f| FieldError::forbidden(*f, why))
+        .collect()
+}
+
+fn validate_cluster_ip(old: &Value, new: &Value) -> Vec<FieldError> {
+    let (was, is) = (&old["spec"]["clusterIP"], &new["spec"]["clusterIP"]);
+    let may_change = was.is_null() || was == "" || new["spec"]["type"] == "ExternalName";
+    match may_change || was == is {
+        true => Vec::new(),
+        false => {
+            let why = "may not change once set";
+            vec![FieldError::invalid("spec.clusterIPs[0]", &json!([is]), why)]
+        }
+    }
+}
+
+/// Namespaces that belong to the cluster stay.
+pub fn may_delete(resource: &Resource, name: &str) -> Result<(), ApiError> {
+    let protected = ["default", "kube-system", "kube-public"].contains(&name);
+    match special(resource) == Some(Special::Namespace) && protected {
+        true => Err(ApiError::forbidden(
+            &resource.name,
+            name,
+            "this namespace may not be deleted",
+        )),
+        false => Ok(()),
+    }
+}
+
+/// The grace period of a deletion, for kinds that have one.
+pub fn grace_secs(resource: &Resource, object: &Value, asked: Option<i64>) -> Option<i64> {
+    (special(resource) == Some(Special::Pod)).then(|| pod::grace_secs(object, asked))
+}
+
+/// Whether something besides finalizers keeps the object from going.
+pub fn holds_itself(resource: &Resource, object: &Value) -> bool {
+    match special(resource) {
+        Some(Special::Namespace) => items(&object["spec"], "finalizers").next().is_some(),
+        // Its instances must go first; the mark adds the finalizer that waits for them.
+        Some(Special::Definition) => !metadata::is_terminating(object),
+        _ => false,
+    }
+}
+
+/// What the deletion mark changes besides the metadata.
+pub fn on_mark(resource: &Resource, object: &mut Value) {
+    match special(resource) {
+        Some(Special::Namespace) => object["status"]["phase"] = json!("Terminating"),
+        Some(Special::Definition) => {
+            let mut finalizers: Vec<String> = metadata::finalizers(object).into_iter().map(str::to_owned).collect();
+            finalizers.push(CLEANUP_FINALIZER.to_owned());
+            finalizers.dedup();
+            metadata::set_finalizers(object, &finalizers);
+        }
+        _ => {}
+    }
+}
+
+/// Whether an update takes away the last thing that kept a deleted object.
+pub fn is_released(resource: &Resource, old: &Value, new: &Value) -> bool {
+    metadata::is_terminating(old)
+        && old["metadata"]["deletionGracePeriodSeconds"].as_i64().unwrap_or(0) == 0
+        && metadata::finalizers(new).is_empty()
+        && !holds_itself(resource, new)
+}
+
+/// A condition as `status.conditions` holds it.
+pub fn condition(kind: &str, status: bool, reason: &str, message: &str, now: Timestamp) -> Value {
+    json!({
+        "type": kind, "status": if status { "True" } else { "False" }, "reason": reason, "message": message,
+        "lastTransitionTime": seconds(now),
+    })
+}
+
+/// Puts a condition into a list, in the place of one of the same type; an unchanged status keeps its transition time.
+pub fn set_condition(conditions: &mut Value, mut new: Value) {
+    if !conditions.is_array() {
+        *conditions = json!([]);
+    }
+    let Some(list) = conditions.as_array_mut() else { return };
+    match list.iter_mut().find(|condition| condition["type"] == new["type"]) {
+        Some(old) => {
+            if old["status"] == new["status"] {
+                new["lastTransitionTime"] = old["lastTransitionTime"].clone();
+            }
+            *old = new;
+        }
+        None => list.push(new),
+    }
+}
