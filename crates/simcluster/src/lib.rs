@@ -1,8 +1,27 @@
-//! A Kubernetes API server in one process.
+//! A Kubernetes API server in one process, and the cluster around it.
+//!
+//! ```text
+//! Cluster ─┬─ door       kube::Client in process · HTTPS on a socket
+//!          ├─ server     requests: discovery, verbs, subresources, watches
+//!          ├─ behaviour  definitions, garbage, namespaces: what a cluster does by itself
+//!          ├─ registry   which kinds there are      rules  what objects must look like
+//!          └─ store      bytes, revisions, history
+//! ```
+//!
+//! Arrows point down. Time comes from tokio's clock, names from a seed: on a paused runtime a cluster is deterministic.
+//! It is an API server for tests and demonstrations: nothing is written to disk, and everybody may do everything.
 
+pub mod behaviour;
 pub mod clock;
+pub mod cluster;
+pub mod door;
 pub mod registry;
 pub mod rules;
 pub mod selector;
+pub mod server;
 pub mod status;
 pub mod store;
+pub mod user;
+
+pub use cluster::{Builder, Cluster};
+pub use user::User;

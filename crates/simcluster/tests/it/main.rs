@@ -1,1 +1,14 @@
+//! The server as its clients see it: every test speaks to it through a door.
 
+#![allow(clippy::unwrap_used, reason = "a test that meets the unexpected must fail")]
+
+mod bad_requests;
+mod behaviour;
+mod definitions;
+mod deletion;
+mod discovery;
+mod lists;
+mod objects;
+mod pods;
+mod support;
+mod watches;

@@ -1,0 +1,176 @@
+//! Namespaces: what a new one gets, and how a deleted one ends.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep_until};
+
+use super::{Actor, Writes};
+use crate::registry::Subresource;
+use crate::rules::kinds::{condition, set_condition};
+use crate::rules::metadata;
+use crate::server::DeleteOptions;
+use crate::store::{EventKind, Key, ResourceName, decode};
+
+/// How long a deleted namespace rests before its content goes; the real controller waits as long.
+const PAUSE: Duration = Duration::from_secs(5);
+
+pub(super) async fn run(actor: Actor, mut writes: Writes) {
+    let namespaces = ResourceName::new("", "namespaces");
+    // Terminating namespaces, and when their content is to be deleted; `None` once that was done.
+    let mut ending: BTreeMap<String, Option<Instant>> = BTreeMap::new();
+    loop {
+        let next = ending.values().flatten().min().copied();
+        tokio::select! {
+            biased;
+            write = writes.recv() => {
+                let Some((resource, event)) = write else { return };
+                if resource == namespaces {
+                    let namespace = decode(&event.object);
+                    match event.kind {
+                        EventKind::Deleted => drop(ending.remove(&event.key.name)),
+                        EventKind::Added => furnish(&actor, &event.key.name),
+                        EventKind::Modified => {}
+                    }
+                    if event.kind != EventKind::Deleted && metadata::is_terminating(&namespace) {
+                        ending.entry(event.key.name.clone()).or_insert(Some(Instant::now() + PAUSE));
+                    }
+                } else if event.kind == EventKind::Deleted && ending.get(&event.key.namespace) == Some(&None) {
+                    finalize(&actor, &event.key.namespace);
+                }
+            }
+            () = sleep_until(next.unwrap_or_else(Instant::now)), if next.is_some() => {
+                let now = Instant::now();
+                let due: Vec<String> =
+                    ending.iter().filter(|(_, at)| at.is_some_and(|at| at <= now)).map(|(name, _)| name.clone()).collect();
+                for name in due {
+                    ending.insert(name.clone(), None);
+                    empty(&actor, &name);
+                    finalize(&actor, &name);
+                }
+            }
+        }
+    }
+}
+
+/// Gives a new namespace its service account and the cluster's certificate.
+fn furnish(actor: &Actor, namespace: &str) {
+    let account = json!({"metadata": {"name": "default"}});
+    actor.create(&ResourceName::new("", "serviceaccounts"), namespace, account);
+    let certificate = json!({"metadata": {"name": "kube-root-ca.crt"}, "data": {"ca.crt": ""}});
+    actor.create(&ResourceName::new("", "configmaps"), namespace, certificate);
+}
+
+/// The namespaced collections, each stored one once.
+fn collections(actor: &Actor) -> Vec<ResourceName> {
+    let registry = actor.server.registry();
+    let mut all: Vec<ResourceName> = registry
+        .iter()
+        .filter(|r| r.namespaced && r.name == r.storage)
+        .map(|r| r.name.clone())
+        .collect();
+    // Pods first: what they use goes after them.
+    all.sort_by_key(|name| *name != ResourceName::new("", "pods"));
+    all
+}
+
+fn empty(actor: &Actor, namespace: &str) {
+    for resource in collections(actor) {
+        for (key, _) in actor.server.store.list(&resource, Some(namespace)).items {
+            actor.delete(&resource, &key, &DeleteOptions::default());
+        }
+    }
+}
+
+/// Tells what is left in the namespace, or lets it go.
+fn finalize(actor: &Actor, namespace: &str) {
+    let left: Vec<(ResourceName, Vec<Value>)> = collections(actor)
+        .into_iter()
+        .map(|resource| {
+            let items = actor.server.store.list(&resource, Some(namespace)).items;
+            (
+                resource,
+                items.iter().map(|(_, entry)| entry.value()).collect::<Vec<_>>(),
+            )
+        })
+        .filter(|(_, items)| !items.is_empty())
+        .collect();
+    let namespaces = ResourceName::new("", "namespaces");
+    let key = Key::new("", namespace);
+    if left.is_empty() {
+        let finalize = Some(Subresource::Finalize);
+        let released = actor.server.change_internal(&namespaces, &key, finalize, |object| {
+            object["spec"]["finalizers"] = json!([]);
+        });
+        if let Err(error) = released
+            && error.code != 404
+        {
+            tracing::warn!(namespace, %error, "cannot finalize a namespace");
+        }
+        return;
+    }
+    let now = actor.server.clock.now();
+    let remaining: Vec<String> = left
+        .iter()
+        .map(|(r, items)| format!("{}.{} has {} resource instances", r.plural, r.group, items.len()))
+        .collect();
+    let mut finalizers: BTreeMap<&str, usize> = BTreeMap::new();
+    for finalizer in left.iter().flat_map(|(_, items)| items).flat_map(metadata::finalizers) {
+        *finalizers.entry(finalizer).or_default() += 1;
+    }
+    let finalizers: Vec<String> = finalizers
+        .iter()
+        .map(|(name, count)| format!("{name} in {count} resource instances"))
+        .collect();
+    actor.modify(&namespaces, &key, |object| {
+        let before = object["status"].clone();
+        let conditions = &mut object["status"]["conditions"];
+        for (kind, message) in [
+            (
+                "NamespaceDeletionDiscoveryFailure",
+                "All resources successfully discovered",
+            ),
+            (
+                "NamespaceDeletionGroupVersionParsingFailure",
+                "All legacy kube types successfully parsed",
+            ),
+            (
+                "NamespaceDeletionContentFailure",
+                "All content successfully deleted, may be waiting on finalization",
+            ),
+        ] {
+            let reason = match kind {
+                "NamespaceDeletionDiscoveryFailure" => "ResourcesDiscovered",
+                "NamespaceDeletionGroupVersionParsingFailure" => "ParsedGroupVersions",
+                _ => "ContentDeleted",
+            };
+            set_condition(conditions, condition(kind, false, reason, message, now));
+        }
+        let message = format!("Some resources are remaining: {}", remaining.join(", "));
+        set_condition(
+            conditions,
+            condition("NamespaceContentRemaining", true, "SomeResourcesRemain", &message, now),
+        );
+        let (held, reason, message) = match finalizers.is_empty() {
+            true => (
+                false,
+                "ContentHasNoFinalizers",
+                "All content-preserving finalizers finished".to_owned(),
+            ),
+            false => {
+                let list = finalizers.join(", ");
+                (
+                    true,
+                    "SomeFinalizersRemain",
+                    format!("Some content in the namespace has finalizers remaining: {list}"),
+                )
+            }
+        };
+        set_condition(
+            conditions,
+            condition("NamespaceFinalizersRemaining", held, reason, &message, now),
+        );
+        object["status"] != before
+    });
+}

@@ -1,0 +1,151 @@
+//! A whole cluster: store, server, behaviours and doors under one handle.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+
+use crate::behaviour;
+use crate::clock::Clock;
+use crate::door::{Door, ListenError, Listener};
+use crate::server::Server;
+use crate::store::{ResourceName, Store};
+use crate::user::User;
+
+/// Changes of one resource that are kept for watchers, if nobody says otherwise.
+const HISTORY_DEFAULT: usize = 16 * 1024;
+
+/// The time at which clusters start, if nobody says otherwise: tests must not depend on the day they run.
+const START_DEFAULT: &str = "2026-01-01T00:00:00Z";
+
+/// Settings of a cluster that is about to start.
+#[derive(Clone, Debug)]
+pub struct Builder {
+    seed: u64,
+    start: Timestamp,
+    history_per_resource: usize,
+}
+
+impl Default for Builder {
+    fn default() -> Self {
+        let start = START_DEFAULT.parse().expect("a constant timestamp");
+        Self {
+            seed: 0,
+            start,
+            history_per_resource: HISTORY_DEFAULT,
+        }
+    }
+}
+
+impl Builder {
+    /// Decides every uid and generated name.
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.seed = seed;
+        self
+    }
+
+    /// The time that the cluster's clock shows at its start.
+    pub fn start_time(mut self, start: Timestamp) -> Self {
+        self.start = start;
+        self
+    }
+
+    /// How many changes of each resource a watch can go back.
+    pub fn history_per_resource(mut self, changes: usize) -> Self {
+        self.history_per_resource = changes;
+        self
+    }
+
+    /// Starts the cluster. Must be called inside a tokio runtime.
+    pub fn start(self) -> Cluster {
+        let store = Arc::new(Store::new(self.history_per_resource));
+        let server = Arc::new(Server::new(store, Clock::starting_at(self.start), self.seed));
+        let mut tasks = JoinSet::new();
+        behaviour::start(&server, &mut tasks);
+        bootstrap(&server);
+        Cluster { server, _tasks: tasks }
+    }
+}
+
+/// A running cluster; dropping it ends everything it does.
+#[derive(Debug)]
+pub struct Cluster {
+    server: Arc<Server>,
+    /// The behaviours; they end when this is dropped.
+    _tasks: JoinSet<()>,
+}
+
+impl Cluster {
+    /// Settings for a new cluster.
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+
+    /// A client in this process, as the administrator.
+    pub fn client(&self) -> kube::Client {
+        self.client_as(User::admin())
+    }
+
+    /// A client in this process, as somebody else.
+    pub fn client_as(&self, user: User) -> kube::Client {
+        Door::new(self.server.clone(), user).client()
+    }
+
+    /// Opens the cluster to other processes. Port 0 takes a free port.
+    pub async fn listen(&self, address: SocketAddr) -> Result<Listener, ListenError> {
+        Listener::open(self.server.clone(), address).await
+    }
+
+    /// The API server.
+    pub fn server(&self) -> &Arc<Server> {
+        &self.server
+    }
+
+    /// The store, for tests that look behind the API or assert on the history of writes.
+    pub fn store(&self) -> &Arc<Store> {
+        &self.server.store
+    }
+
+    /// The cluster's clock.
+    pub fn clock(&self) -> Clock {
+        self.server.clock
+    }
+}
+
+/// What every cluster has from its first moment on.
+fn bootstrap(server: &Arc<Server>) {
+    let create = |group: &str, plural: &str, namespace: &str, object: Value| {
+        let made = server.create_internal(&ResourceName::new(group, plural), namespace, object);
+        debug_assert!(made.is_ok(), "{made:?}");
+    };
+    for namespace in ["default", "kube-node-lease", "kube-public", "kube-system"] {
+        create("", "namespaces", "", json!({"metadata": {"name": namespace}}));
+        create(
+            "",
+            "serviceaccounts",
+            namespace,
+            json!({"metadata": {"name": "default"}}),
+        );
+    }
+    for (name, value) in [
+        ("system-cluster-critical", 2_000_000_000),
+        ("system-node-critical", 2_000_001_000),
+    ] {
+        create(
+            "scheduling.k8s.io",
+            "priorityclasses",
+            "",
+            json!({"metadata": {"name": name}, "value": value}),
+        );
+    }
+    let ports = json!([{"name": "https", "port": 443, "protocol": "TCP", "targetPort": 6443}]);
+    let spec = json!({"type": "ClusterIP", "clusterIP": "10.96.0.1", "ports": ports});
+    create(
+        "",
+        "services",
+        "default",
+        json!({"metadata": {"name": "kubernetes"}, "spec": spec}),
+    );
+}

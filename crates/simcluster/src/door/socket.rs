@@ -1,0 +1,171 @@
+//! The door for everybody else: HTTPS on a socket, with a certificate of its own.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use http::{Request, Response};
+use http_body_util::{BodyExt, Limited};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::server::conn::auto;
+use rustls::pki_types::PrivateKeyDer;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::{JoinHandle, JoinSet};
+use tokio_rustls::TlsAcceptor;
+
+use super::identify;
+use crate::server::{BODY_BYTES_MAX, ResponseBody, Server, error_response};
+use crate::status::ApiError;
+
+/// Why a socket could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum ListenError {
+    /// The address is taken or not ours.
+    #[error("cannot listen on {address}")]
+    Bind {
+        /// The address that was asked for.
+        address: SocketAddr,
+        /// What the system says.
+        #[source]
+        source: std::io::Error,
+    },
+    /// No certificate could be made.
+    #[error("cannot make a certificate for {address}")]
+    Certificate {
+        /// The address it was for.
+        address: SocketAddr,
+        /// What went wrong.
+        #[source]
+        source: rcgen::Error,
+    },
+    /// TLS refuses the certificate.
+    #[error("cannot use the certificate for {address}")]
+    Tls {
+        /// The address it was for.
+        address: SocketAddr,
+        /// What went wrong.
+        #[source]
+        source: rustls::Error,
+    },
+}
+
+/// An open door on a socket; dropping it closes the door and every connection.
+#[derive(Debug)]
+pub struct Listener {
+    address: SocketAddr,
+    certificate_pem: String,
+    task: JoinHandle<()>,
+}
+
+impl Listener {
+    /// Opens the door. Port 0 takes a free port.
+    pub async fn open(server: Arc<Server>, address: SocketAddr) -> Result<Self, ListenError> {
+        let bind = |source| ListenError::Bind { address, source };
+        let listener = TcpListener::bind(address).await.map_err(bind)?;
+        let address = listener.local_addr().map_err(bind)?;
+        let names = vec![
+            address.ip().to_string(),
+            "localhost".to_owned(),
+            "kubernetes.default.svc".to_owned(),
+        ];
+        let made =
+            rcgen::generate_simple_self_signed(names).map_err(|source| ListenError::Certificate { address, source })?;
+        let key = PrivateKeyDer::Pkcs8(made.signing_key.serialize_der().into());
+        let tls = |source| ListenError::Tls { address, source };
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let mut config = rustls::ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(tls)?
+            .with_no_client_auth()
+            .with_single_cert(vec![made.cert.der().clone()], key)
+            .map_err(tls)?;
+        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        let task = tokio::spawn(accept(listener, TlsAcceptor::from(Arc::new(config)), server));
+        Ok(Self {
+            address,
+            certificate_pem: made.cert.pem(),
+            task,
+        })
+    }
+
+    /// Where the door is.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The certificate that clients must trust.
+    pub fn certificate_pem(&self) -> &str {
+        &self.certificate_pem
+    }
+
+    /// A kubeconfig for this door, with `token` as the credential.
+    pub fn kubeconfig(&self, token: &str) -> String {
+        use base64::Engine;
+        let authority = base64::engine::general_purpose::STANDARD.encode(&self.certificate_pem);
+        format!(
+            "apiVersion: v1\nkind: Config\ncurrent-context: grove\n\
+             clusters:\n- name: grove\n  cluster:\n    server: https://{}\n    certificate-authority-data: {authority}\n\
+             contexts:\n- name: grove\n  context:\n    cluster: grove\n    user: admin\n\
+             users:\n- name: admin\n  user:\n    token: {token}\n",
+            self.address
+        )
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+async fn accept(listener: TcpListener, acceptor: TlsAcceptor, server: Arc<Server>) {
+    // Connections live in this set and end with it.
+    let mut connections = JoinSet::new();
+    loop {
+        tokio::select! {
+            accepted = listener.accept() => match accepted {
+                Ok((stream, _)) => drop(connections.spawn(serve(stream, acceptor.clone(), server.clone()))),
+                // The peer may be gone already, or we are out of file descriptors for a moment.
+                Err(error) => {
+                    tracing::debug!(%error, "cannot accept a connection");
+                    tokio::task::yield_now().await;
+                }
+            },
+            Some(_) = connections.join_next() => {}
+        }
+    }
+}
+
+async fn serve(stream: TcpStream, acceptor: TlsAcceptor, server: Arc<Server>) {
+    // Watch events are small and must not wait for more.
+    let _ = stream.set_nodelay(true);
+    let stream = match acceptor.accept(stream).await {
+        Ok(stream) => stream,
+        Err(error) => return tracing::debug!(%error, "TLS handshake failed"),
+    };
+    let service = service_fn(move |request| {
+        let server = server.clone();
+        async move { Ok::<_, std::convert::Infallible>(answer(&server, request).await) }
+    });
+    let connection = auto::Builder::new(TokioExecutor::new())
+        .serve_connection(TokioIo::new(stream), service)
+        .await;
+    if let Err(error) = connection {
+        tracing::debug!(%error, "connection ended");
+    }
+}
+
+async fn answer(server: &Arc<Server>, request: Request<Incoming>) -> Response<ResponseBody> {
+    let (parts, body) = request.into_parts();
+    let user = match identify(server, &parts.headers, None) {
+        Ok(user) => user,
+        Err(error) => return error_response(&error),
+    };
+    // One byte more than the limit tells that it is exceeded, without reading what an attacker sends.
+    let bytes = match Limited::new(body, BODY_BYTES_MAX + 1).collect().await {
+        Ok(collected) => collected.to_bytes(),
+        Err(_) => return error_response(&ApiError::too_large(BODY_BYTES_MAX)),
+    };
+    server.serve(Request::from_parts(parts, bytes), &user).await
+}

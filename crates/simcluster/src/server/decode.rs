@@ -1,0 +1,203 @@
+//! Request bodies: from bytes to an object in stored form.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde_json::{Value, json};
+
+use super::media::media_type;
+use super::query::FieldValidation;
+use super::{Body, Call};
+use crate::registry::Form;
+use crate::status::{ApiError, FieldError};
+
+/// How much of a body an error message repeats.
+const EXCERPT_BYTES: usize = 1024;
+
+/// An object in stored form, and what its sender should know.
+#[derive(Debug)]
+pub(crate) struct Decoded {
+    pub(crate) object: Value,
+    pub(crate) warnings: Vec<String>,
+}
+
+/// What a document was sent as; decides how errors about it are worded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Source {
+    Body,
+    Patch,
+}
+
+/// Reads a body as JSON or YAML.
+pub(crate) fn value(body: &Body, kind: &str) -> Result<Value, ApiError> {
+    match media_type(&body.media_type) {
+        "" | "application/json" | "*/*" => serde_json::from_slice(&body.bytes).map_err(|error| {
+            let why = if error.is_eof() {
+                "unexpected end of JSON input".to_owned()
+            } else {
+                error.to_string()
+            };
+            unrecognized(kind, &format!("json parse error: {why}"), &body.bytes)
+        }),
+        "application/yaml" => {
+            let text =
+                std::str::from_utf8(&body.bytes).map_err(|_| unrecognized(kind, "yaml: invalid UTF-8", &body.bytes))?;
+            serde_saphyr::from_str(text)
+                .map_err(|error| unrecognized(kind, &format!("json parse error: {error}"), &body.bytes))
+        }
+        _ => {
+            let accepted = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
+            Err(ApiError::unsupported_media(accepted))
+        }
+    }
+}
+
+fn unrecognized(kind: &str, why: &str, body: &[u8]) -> ApiError {
+    let excerpt = String::from_utf8_lossy(&body[..body.len().min(EXCERPT_BYTES)]);
+    ApiError::bad_request(format!(
+        "the object provided is unrecognized (must be of type {kind}): couldn't get version/kind; {why} ({excerpt})"
+    ))
+}
+
+/// Reads the object that a request carries.
+pub(crate) fn object(call: &Call, options_kind: &str) -> Result<Decoded, ApiError> {
+    let validation = call.query.field_validation(options_kind)?;
+    let value = value(&call.body, &call.resource().kind)?;
+    shape(call, value, validation, Source::Body)
+}
+
+/// Gives a document the shape of the request's kind: right types, known fields only, stored form.
+pub(crate) fn shape(
+    call: &Call,
+    mut value: Value,
+    validation: FieldValidation,
+    source: Source,
+) -> Result<Decoded, ApiError> {
+    check_kind(call, &value)?;
+    if let Some(fields) = value.as_object_mut() {
+        fields.remove("apiVersion");
+        fields.remove("kind");
+    }
+    let sent = (validation != FieldValidation::Ignore).then(|| value.clone());
+    let kind = &call.resource().kind;
+    let unfit = |error: serde_json::Error| {
+        ApiError::bad_request(format!(
+            "{kind} in version {:?} cannot be handled as a {kind}: json: {error}",
+            call.version().name
+        ))
+    };
+    let served = match &call.version().form {
+        Form::Typed(decode) | Form::Converted { decode, .. } => strip_kind(decode(value).map_err(unfit)?),
+        Form::Custom(_) => {
+            let metadata = value
+                .as_object_mut()
+                .and_then(|map| map.remove("metadata"))
+                .unwrap_or_else(|| json!({}));
+            let metadata: ObjectMeta = serde_json::from_value(metadata).map_err(unfit)?;
+            value["metadata"] = serde_json::to_value(metadata).map_err(unfit)?;
+            value
+        }
+    };
+    let mut unknown = Vec::new();
+    if let Some(sent) = &sent {
+        find_unknown(sent, &served, "", &mut unknown);
+    }
+    let warnings: Vec<String> = unknown.iter().map(|path| format!("unknown field \"{path}\"")).collect();
+    if validation == FieldValidation::Strict && !warnings.is_empty() {
+        return Err(strict(call, &warnings, source));
+    }
+    let object = match &call.version().form {
+        Form::Converted { store, .. } => store(served),
+        Form::Typed(_) | Form::Custom(_) => served,
+    };
+    Ok(Decoded { object, warnings })
+}
+
+fn strict(call: &Call, unknown: &[String], source: Source) -> ApiError {
+    let what = format!("strict decoding error: {}", unknown.join(", "));
+    match source {
+        Source::Body => {
+            let kind = &call.resource().kind;
+            let version = &call.version().name;
+            ApiError::bad_request(format!(
+                "{kind} in version {version:?} cannot be handled as a {kind}: {what}"
+            ))
+        }
+        Source::Patch => {
+            let patch = String::from_utf8_lossy(&call.body.bytes);
+            ApiError::invalid("", "", "", &[FieldError::invalid("patch", &json!(patch), what)])
+        }
+    }
+}
+
+/// `apiVersion` and `kind` must be those of the path; built-in kinds may leave them out.
+fn check_kind(call: &Call, value: &Value) -> Result<(), ApiError> {
+    let resource = call.resource();
+    let Some(fields) = value.as_object() else {
+        let what = "json parse error: json: cannot unmarshal into Go value of type struct";
+        return Err(unrecognized(&resource.kind, what, &call.body.bytes));
+    };
+    let expected = call.api_version();
+    let text = |name: &str| fields.get(name).and_then(Value::as_str).unwrap_or_default();
+    let (version, kind) = (text("apiVersion"), text("kind"));
+    if resource.custom {
+        if kind.is_empty() {
+            let excerpt = String::from_utf8_lossy(&call.body.bytes[..call.body.bytes.len().min(EXCERPT_BYTES)]);
+            return Err(ApiError::bad_request(format!(
+                "the object provided is unrecognized (must be of type {}): Object 'Kind' is missing in '{excerpt}'",
+                resource.kind
+            )));
+        }
+        let name = call.name();
+        if kind != resource.kind {
+            let error = FieldError::invalid("kind", &json!(kind), format!("must be {}", resource.kind));
+            return Err(call.invalid(name, &[error]));
+        }
+    }
+    if !version.is_empty() && version != expected {
+        return Err(ApiError::bad_request(format!(
+            "the API version in the data ({version}) does not match the expected API version ({expected})"
+        )));
+    }
+    if !kind.is_empty() && kind != resource.kind {
+        return Err(ApiError::bad_request(format!(
+            "{kind} in version {:?} cannot be handled as a {}: converting (v1.{kind}) to (core.{}): unknown conversion",
+            call.version().name,
+            resource.kind,
+            resource.kind
+        )));
+    }
+    Ok(())
+}
+
+fn strip_kind(mut value: Value) -> Value {
+    if let Some(fields) = value.as_object_mut() {
+        fields.remove("apiVersion");
+        fields.remove("kind");
+    }
+    value
+}
+
+/// Paths of fields that were sent with a value and are not there any more.
+fn find_unknown(sent: &Value, kept: &Value, path: &str, unknown: &mut Vec<String>) {
+    match (sent, kept) {
+        (Value::Object(sent), Value::Object(kept)) => {
+            for (key, value) in sent {
+                let path = if path.is_empty() {
+                    key.clone()
+                } else {
+                    format!("{path}.{key}")
+                };
+                match kept.get(key) {
+                    Some(kept) => find_unknown(value, kept, &path, unknown),
+                    None if value.is_null() => {}
+                    None => unknown.push(path),
+                }
+            }
+        }
+        (Value::Array(sent), Value::Array(kept)) => {
+            for (i, (sent, kept)) in sent.iter().zip(kept).enumerate() {
+                find_unknown(sent, kept, &format!("{path}[{i}]"), unknown);
+            }
+        }
+        _ => {}
+    }
+}

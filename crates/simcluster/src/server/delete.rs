@@ -1,0 +1,282 @@
+//! Delete: marks and removals, grace periods, finalizers and propagation.
+
+use jiff::SignedDuration;
+use serde_json::{Value, json};
+
+use super::output::{Document, Reply};
+use super::read::Selection;
+use super::{Call, decode};
+use crate::clock::seconds;
+use crate::rules::{kinds, metadata};
+use crate::status::{ApiError, FieldError, named};
+use crate::store::{Entry, Expect, Key};
+
+/// What a deletion asks for.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct DeleteOptions {
+    pub(crate) grace_secs: Option<i64>,
+    pub(crate) propagation: Option<Propagation>,
+    pub(crate) uid: Option<String>,
+    pub(crate) resource_version: Option<String>,
+    pub(crate) dry_run: bool,
+}
+
+/// What happens to the dependents of a deleted object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Propagation {
+    Background,
+    Foreground,
+    Orphan,
+}
+
+impl DeleteOptions {
+    /// Reads the options from the body or, if there is none, from the query.
+    fn of(call: &Call) -> Result<Self, ApiError> {
+        let query = &call.query;
+        let body = match call.body.bytes.is_empty() {
+            true => json!({
+                "gracePeriodSeconds": query.number("gracePeriodSeconds")?,
+                "propagationPolicy": Some(query.text("propagationPolicy")).filter(|text| !text.is_empty()),
+                "orphanDependents": query.has("orphanDependents").then(|| query.flag("orphanDependents")),
+            }),
+            false => decode::value(&call.body, "DeleteOptions")?,
+        };
+        let mut options = Self::read(&body)?;
+        options.dry_run |= query.dry_run("DeleteOptions")?;
+        Ok(options)
+    }
+
+    /// Reads a `DeleteOptions` object.
+    pub(crate) fn read(body: &Value) -> Result<Self, ApiError> {
+        let invalid = |error| Err(ApiError::invalid("meta.k8s.io", "DeleteOptions", "", &[error]));
+        let policy = &body["propagationPolicy"];
+        let propagation = match (policy.as_str(), body["orphanDependents"].as_bool()) {
+            (Some(_), Some(_)) => {
+                let why = "orphanDependents and deletionPropagation cannot be both set";
+                return invalid(FieldError::invalid("propagationPolicy", policy, why));
+            }
+            (Some("Background"), _) => Some(Propagation::Background),
+            (Some("Foreground"), _) => Some(Propagation::Foreground),
+            (Some("Orphan"), _) | (None, Some(true)) => Some(Propagation::Orphan),
+            (None, Some(false)) => Some(Propagation::Background),
+            (None, None) => None,
+            (Some(_), None) => {
+                let allowed = ["Background", "Foreground", "Orphan"];
+                return invalid(FieldError::not_supported("propagationPolicy", policy, &allowed));
+            }
+        };
+        let text = |value: &Value| value.as_str().filter(|text| !text.is_empty()).map(str::to_owned);
+        Ok(Self {
+            grace_secs: body["gracePeriodSeconds"]
+                .as_i64()
+                .map(|secs| if secs < 0 { 1 } else { secs }),
+            propagation,
+            uid: text(&body["preconditions"]["uid"]),
+            resource_version: text(&body["preconditions"]["resourceVersion"]),
+            dry_run: body["dryRun"]
+                .as_array()
+                .is_some_and(|list| list.iter().any(|item| item == "All")),
+        })
+    }
+}
+
+/// How a deletion ended.
+pub(crate) enum Deleted {
+    /// The object is gone; this was its last state.
+    Gone(Value),
+    /// The object is marked and waits for finalizers or its grace period.
+    Marked(Value),
+}
+
+pub(crate) fn delete(call: &Call) -> Result<Reply, ApiError> {
+    let options = DeleteOptions::of(call)?;
+    match delete_object(call, &call.key(), &options)? {
+        Deleted::Marked(object) => Ok(call.reply(200, Document::Value(object))),
+        Deleted::Gone(object) if call.resource().traits.delete_answers_object => {
+            Ok(call.reply(200, Document::Value(object)))
+        }
+        Deleted::Gone(object) => {
+            let mut details = named(&call.resource().name, call.name());
+            details["uid"] = object["metadata"]["uid"].clone();
+            let status =
+                json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details});
+            Ok(Reply::json(200, &status))
+        }
+    }
+}
+
+pub(crate) fn delete_collection(call: &Call) -> Result<Reply, ApiError> {
+    let options = DeleteOptions::of(call)?;
+    let selection = Selection::of(call)?;
+    let page = call
+        .server
+        .store
+        .list(&call.resource().storage, call.place.namespace.as_deref());
+    let mut items = Vec::new();
+    for (key, entry) in page.items {
+        let value = entry.value();
+        if !selection.matches(&call.selectable_form(&value)) {
+            continue;
+        }
+        match delete_object(call, &key, &options) {
+            Ok(_) => items.push(Document::Value(value)),
+            // Somebody else deleted it first, which is what was wanted.
+            Err(error) if error.code == 404 => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(call.reply_list(&json!({"resourceVersion": page.revision.to_string()}), items))
+}
+
+/// What one look at a stored object decides.
+enum Step {
+    Remove,
+    Mark(Value),
+    /// It is being deleted already, and this request changes nothing.
+    Unchanged,
+}
+
+/// Deletes one object of the call's kind.
+pub(crate) fn delete_object(call: &Call, key: &Key, options: &DeleteOptions) -> Result<Deleted, ApiError> {
+    let (store, resource) = (&call.server.store, call.resource());
+    kinds::may_delete(resource, &key.name)?;
+    loop {
+        let missing = || ApiError::not_found(&resource.name, &key.name);
+        let entry = store.get(&resource.storage, key).ok_or_else(missing)?;
+        let old = entry.value();
+        check_preconditions(call, key, &old, options)?;
+        let done = match step(call, &old, options) {
+            Step::Unchanged => Some(Deleted::Marked(old)),
+            Step::Remove if options.dry_run => Some(Deleted::Gone(old)),
+            Step::Mark(marked) if options.dry_run => Some(Deleted::Marked(marked)),
+            Step::Remove => store
+                .delete(&resource.storage, key, entry.revision)
+                .ok()
+                .map(|_| Deleted::Gone(old)),
+            Step::Mark(marked) => mark(call, key, &entry, marked),
+        };
+        if let Some(done) = done {
+            return Ok(done);
+        }
+    }
+}
+
+/// Writes the mark, and removes the object if nothing holds it. `None`: somebody else was first.
+fn mark(call: &Call, key: &Key, entry: &Entry, mut marked: Value) -> Option<Deleted> {
+    let (store, resource) = (&call.server.store, call.resource());
+    let written = store
+        .put(&resource.storage, key, Expect::Revision(entry.revision), &mut marked)
+        .ok()?;
+    let waits = !metadata::finalizers(&marked).is_empty()
+        || marked["metadata"]["deletionGracePeriodSeconds"] != 0
+        || kinds::holds_itself(resource, &marked);
+    if !waits {
+        // If another writer comes in between, the object is gone or about to go by that writer's hand.
+        let _ = store.delete(&resource.storage, key, written.revision);
+        return Some(Deleted::Gone(marked));
+    }
+    Some(Deleted::Marked(marked))
+}
+
+fn check_preconditions(call: &Call, key: &Key, old: &Value, options: &DeleteOptions) -> Result<(), ApiError> {
+    let kind = &call.resource().kind;
+    let conflict = |why: String| {
+        let message = format!("Operation cannot be fulfilled on {kind} \"{}\": {why}", key.name);
+        let mut details = named(&call.resource().name, &key.name);
+        details["kind"] = json!(kind);
+        Err(ApiError::new(409, "Conflict", message).with_details(details))
+    };
+    let stored_uid = metadata::text(old, "uid");
+    if let Some(uid) = options.uid.as_deref().filter(|uid| *uid != stored_uid) {
+        return conflict(format!(
+            "the UID in the precondition ({uid}) does not match the UID in record ({stored_uid}). The object might have been deleted and then recreated"
+        ));
+    }
+    let stored = metadata::text(old, "resourceVersion");
+    if let Some(version) = options.resource_version.as_deref().filter(|version| *version != stored) {
+        return conflict(format!(
+            "the ResourceVersion in the precondition ({version}) does not match the ResourceVersion in record ({stored}). The object might have been modified"
+        ));
+    }
+    Ok(())
+}
+
+fn step(call: &Call, old: &Value, options: &DeleteOptions) -> Step {
+    let resource = call.resource();
+    let finalizers = finalizers_after(old, options.propagation);
+    let changed = finalizers != metadata::finalizers(old);
+    let mut new = old.clone();
+    metadata::set_finalizers(&mut new, &finalizers);
+    let graceful = kinds::grace_secs(resource, old, options.grace_secs);
+    let marked_grace = old["metadata"]["deletionGracePeriodSeconds"].as_i64();
+    match (metadata::is_terminating(old), graceful) {
+        // Not gracefully deleted kinds only wait for finalizers.
+        (true, None) | (true, Some(_)) if marked_grace.unwrap_or(0) == 0 => {
+            match finalizers.is_empty() && !kinds::holds_itself(resource, old) {
+                true => Step::Remove,
+                false if changed => Step::Mark(new),
+                false => Step::Unchanged,
+            }
+        }
+        (true, _) => {
+            let before = marked_grace.unwrap_or(0);
+            match options.grace_secs.filter(|grace| *grace < before) {
+                Some(grace) => {
+                    let shift = SignedDuration::from_secs(grace - before);
+                    let mark = old["metadata"]["deletionTimestamp"]
+                        .as_str()
+                        .and_then(|text| text.parse().ok());
+                    let mark: jiff::Timestamp = mark.unwrap_or(call.now);
+                    let moved = mark.saturating_add(shift).unwrap_or(mark);
+                    set_mark(&mut new, moved, grace);
+                    Step::Mark(new)
+                }
+                None => Step::Unchanged,
+            }
+        }
+        (false, None) if finalizers.is_empty() && !kinds::holds_itself(resource, old) => Step::Remove,
+        (false, graceful) => {
+            let grace = graceful.unwrap_or(0);
+            let at = call
+                .now
+                .saturating_add(SignedDuration::from_secs(grace))
+                .unwrap_or(call.now);
+            set_mark(&mut new, at, grace);
+            if let Some(generation) = new["metadata"]["generation"].as_i64() {
+                new["metadata"]["generation"] = json!(generation + 1);
+            }
+            kinds::on_mark(resource, &mut new);
+            Step::Mark(new)
+        }
+    }
+}
+
+fn set_mark(object: &mut Value, at: jiff::Timestamp, grace_secs: i64) {
+    let metadata = metadata::of(object);
+    metadata.insert("deletionTimestamp".into(), json!(seconds(at)));
+    metadata.insert("deletionGracePeriodSeconds".into(), json!(grace_secs));
+}
+
+/// The finalizers with those of garbage collection as the policy wants them.
+fn finalizers_after(old: &Value, propagation: Option<Propagation>) -> Vec<String> {
+    let before = metadata::finalizers(old);
+    let policy = propagation.unwrap_or_else(|| match () {
+        () if before.contains(&metadata::ORPHAN) => Propagation::Orphan,
+        () if before.contains(&metadata::FOREGROUND) => Propagation::Foreground,
+        () => Propagation::Background,
+    });
+    let wanted = match policy {
+        Propagation::Background => None,
+        Propagation::Foreground => Some(metadata::FOREGROUND),
+        Propagation::Orphan => Some(metadata::ORPHAN),
+    };
+    // One that is there already stays where it is: only a change of the set is a change.
+    let kept = before
+        .iter()
+        .filter(|f| ![metadata::ORPHAN, metadata::FOREGROUND].contains(f) || Some(**f) == wanted);
+    let mut after: Vec<String> = kept.map(|f| (*f).to_owned()).collect();
+    if let Some(wanted) = wanted.filter(|wanted| !before.contains(wanted)) {
+        after.push(wanted.to_owned());
+    }
+    after
+}

@@ -1,0 +1,130 @@
+//! The eviction subresource: a deletion that asks the disruption budget first.
+
+use serde_json::{Value, json};
+
+use super::delete::{DeleteOptions, delete_object};
+use super::output::Reply;
+use super::{Call, decode};
+use crate::clock::seconds;
+use crate::rules::{kinds, metadata};
+use crate::selector::LabelSelector;
+use crate::status::ApiError;
+use crate::store::{Expect, ResourceName};
+
+pub(crate) fn evict(call: &Call) -> Result<Reply, ApiError> {
+    let eviction = decode::value(&call.body, "Eviction")?;
+    let named = metadata::text(&eviction, "name");
+    if !named.is_empty() && named != call.name() {
+        return Err(ApiError::bad_request(
+            "name in URL does not match name in Eviction object",
+        ));
+    }
+    let mut options = DeleteOptions::read(&eviction["deleteOptions"])?;
+    options.dry_run |= call.query.dry_run("CreateOptions")?;
+    let entry = call
+        .server
+        .store
+        .get(&call.resource().storage, &call.key())
+        .ok_or_else(|| call.not_found())?;
+    let pod = entry.value();
+    if needs_budget(&pod) {
+        spend_budget(call, &pod, options.dry_run)?;
+    }
+    if !options.dry_run && !metadata::is_terminating(&pod) {
+        note_disruption(call);
+    }
+    delete_object(call, &call.key(), &options)?;
+    let status = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201});
+    Ok(Reply::json(201, &status))
+}
+
+/// A pod that serves nobody can go at any time.
+fn needs_budget(pod: &Value) -> bool {
+    let idle = matches!(
+        pod["status"]["phase"].as_str(),
+        Some("Succeeded" | "Failed" | "Pending")
+    );
+    !idle && !metadata::is_terminating(pod)
+}
+
+fn is_ready(pod: &Value) -> bool {
+    let conditions = pod["status"]["conditions"].as_array();
+    conditions
+        .into_iter()
+        .flatten()
+        .any(|c| c["type"] == "Ready" && c["status"] == "True")
+}
+
+/// Takes one disruption from the pod's budget, if it has one.
+fn spend_budget(call: &Call, pod: &Value, dry_run: bool) -> Result<(), ApiError> {
+    let budgets = ResourceName::new("policy", "poddisruptionbudgets");
+    loop {
+        let all = call.server.store.list(&budgets, call.place.namespace.as_deref()).items;
+        let covers = |budget: &Value| {
+            let selector = &budget["spec"]["selector"];
+            selector.is_object() && LabelSelector::from_object(selector).matches(pod)
+        };
+        let mut covering = all.into_iter().map(|(key, entry)| (key, entry.revision, entry.value()));
+        let mut covering = covering.by_ref().filter(|(_, _, budget)| covers(budget));
+        let Some((key, revision, mut budget)) = covering.next() else {
+            return Ok(());
+        };
+        if covering.next().is_some() {
+            let why =
+                "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.";
+            return Err(ApiError::plain(why));
+        }
+        let count = |field: &str| budget["status"][field].as_i64().unwrap_or(0);
+        let healthy_enough = count("currentHealthy") >= count("desiredHealthy") && count("desiredHealthy") > 0;
+        let always = budget["spec"]["unhealthyPodEvictionPolicy"] == "AlwaysAllow";
+        if !is_ready(pod) && (always || healthy_enough) {
+            return Ok(());
+        }
+        if count("disruptionsAllowed") <= 0 {
+            return Err(budget_spent(
+                &key.name,
+                count("desiredHealthy"),
+                count("currentHealthy"),
+            ));
+        }
+        budget["status"]["disruptionsAllowed"] = json!(count("disruptionsAllowed") - 1);
+        if budget["status"]["disruptedPods"].is_null() {
+            budget["status"]["disruptedPods"] = json!({});
+        }
+        budget["status"]["disruptedPods"][call.name()] = json!(seconds(call.now));
+        let expect = Expect::Revision(revision);
+        if dry_run || call.server.store.put(&budgets, &key, expect, &mut budget).is_ok() {
+            return Ok(());
+        }
+    }
+}
+
+fn budget_spent(name: &str, needs: i64, has: i64) -> ApiError {
+    let why = format!("The disruption budget {name} needs {needs} healthy pods and has {has} currently");
+    let message = "Cannot evict pod as it would violate the pod's disruption budget.";
+    let causes = json!([{"reason": "DisruptionBudget", "message": why}]);
+    ApiError::new(429, "TooManyRequests", message).with_details(json!({"causes": causes}))
+}
+
+/// Tells in the pod's status why it goes. A pod that is gone by now needs no telling.
+fn note_disruption(call: &Call) {
+    let (store, resource, key) = (&call.server.store, &call.resource().storage, call.key());
+    while let Some(entry) = store.get(resource, &key) {
+        let mut pod = entry.value();
+        let mut condition = kinds::condition(
+            "DisruptionTarget",
+            true,
+            "EvictionByEvictionAPI",
+            "Eviction API: evicting",
+            call.now,
+        );
+        condition["lastProbeTime"] = Value::Null;
+        kinds::set_condition(&mut pod["status"]["conditions"], condition);
+        if store
+            .put(resource, &key, Expect::Revision(entry.revision), &mut pod)
+            .is_ok()
+        {
+            return;
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! The server's own requests: what the cluster does by itself obeys the same rules as what clients ask for.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::create::create_object;
+use super::delete::{DeleteOptions, delete_object};
+use super::update::rewrite;
+use super::{Body, Call, Place, Query, Server};
+use crate::registry::Subresource;
+use crate::rules::metadata;
+use crate::status::ApiError;
+use crate::store::{Key, ResourceName};
+
+impl Server {
+    fn call(self: &Arc<Self>, resource: &ResourceName, key: &Key) -> Result<Call, ApiError> {
+        let resource = self
+            .registry()
+            .get(resource)
+            .cloned()
+            .ok_or_else(ApiError::unknown_resource)?;
+        let place = Place {
+            version: resource
+                .versions
+                .first()
+                .map(|version| version.name.clone())
+                .unwrap_or_default(),
+            namespace: resource.namespaced.then(|| key.namespace.clone()),
+            name: Some(key.name.clone()),
+            subresource: None,
+            resource,
+        };
+        Ok(Call {
+            server: self.clone(),
+            place,
+            query: Query::default(),
+            accepted: Default::default(),
+            body: Body::default(),
+            now: self.clock.now(),
+        })
+    }
+
+    /// Deletes an object.
+    pub(crate) fn delete_internal(
+        self: &Arc<Self>,
+        resource: &ResourceName,
+        key: &Key,
+        options: &DeleteOptions,
+    ) -> Result<(), ApiError> {
+        delete_object(&self.call(resource, key)?, key, options).map(drop)
+    }
+
+    /// Creates an object that is known to have the shape of its kind.
+    pub(crate) fn create_internal(
+        self: &Arc<Self>,
+        resource: &ResourceName,
+        namespace: &str,
+        object: Value,
+    ) -> Result<Value, ApiError> {
+        let key = Key::new(namespace, metadata::text(&object, "name"));
+        create_object(&self.call(resource, &key)?, object, false)
+    }
+
+    /// Removes a finalizer; if it was the last one of a deleted object, the object goes.
+    pub(crate) fn remove_finalizer(
+        self: &Arc<Self>,
+        resource: &ResourceName,
+        key: &Key,
+        finalizer: &str,
+    ) -> Result<(), ApiError> {
+        self.change_internal(resource, key, None, |object| {
+            let left = metadata::finalizers(object).into_iter().filter(|f| *f != finalizer);
+            let left: Vec<String> = left.map(str::to_owned).collect();
+            metadata::set_finalizers(object, &left);
+        })
+    }
+
+    /// Changes an object, or one of its subresources, under the rules of an update.
+    pub(crate) fn change_internal(
+        self: &Arc<Self>,
+        resource: &ResourceName,
+        key: &Key,
+        subresource: Option<Subresource>,
+        change: impl Fn(&mut Value),
+    ) -> Result<(), ApiError> {
+        let mut call = self.call(resource, key)?;
+        call.place.subresource = subresource;
+        let changed = rewrite(&call, false, |old| {
+            let mut new = old.clone();
+            change(&mut new);
+            Ok(new)
+        });
+        changed.map(drop)
+    }
+}

@@ -1,0 +1,293 @@
+//! Requests: `(request, user) → response` over the store and the registry.
+//!
+//! ```text
+//! Server::serve ─ route ─┬─ discovery, health, version
+//!                        ├─ reviews (created, never stored)
+//!                        └─ Call ─ verb: read · watch · create · update · delete · subresources
+//! ```
+//!
+//! A verb reads, decides outside the lock, and commits what it expects to find; if somebody else wrote in between, it
+//! starts again. How requests arrive is [`crate::door`]'s matter; what the cluster does by itself, [`crate::behaviour`]'s.
+
+mod admission;
+mod binding;
+mod create;
+mod decode;
+mod delete;
+mod discovery;
+mod eviction;
+mod internal;
+mod media;
+mod output;
+mod query;
+mod read;
+mod review;
+mod route;
+mod scale;
+mod token;
+mod update;
+mod watch;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::Bytes;
+use http::{HeaderMap, Method, Request, Response, header};
+use jiff::Timestamp;
+
+use crate::clock::{Clock, Entropy};
+use crate::registry::{Registry, Resource, Review, Subresource, Version};
+use crate::status::ApiError;
+use crate::store::{Key, ResourceName, Store};
+use crate::user::User;
+pub(crate) use delete::{DeleteOptions, Propagation};
+use media::{Accepted, View};
+use output::Reply;
+pub use output::ResponseBody;
+use query::Query;
+use route::{Route, Target};
+
+/// Largest body that is read.
+pub const BODY_BYTES_MAX: usize = 3 * 1024 * 1024;
+
+/// The API server.
+pub struct Server {
+    pub(crate) store: Arc<Store>,
+    pub(crate) clock: Clock,
+    pub(crate) entropy: Entropy,
+    registry: Mutex<Arc<Registry>>,
+    tokens: Mutex<BTreeMap<String, token::Issued>>,
+}
+
+impl fmt::Debug for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Server")
+            .field("store", &self.store)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Server {
+    /// A server over an empty or a filled store.
+    pub fn new(store: Arc<Store>, clock: Clock, seed: u64) -> Self {
+        Self {
+            store,
+            clock,
+            entropy: Entropy::seeded(seed),
+            registry: Mutex::new(Arc::new(Registry::builtin())),
+            tokens: Mutex::default(),
+        }
+    }
+
+    /// The kinds that are served now.
+    pub fn registry(&self) -> Arc<Registry> {
+        self.registry.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Changes the kinds that are served.
+    pub(crate) fn change_registry(&self, change: impl FnOnce(&Registry) -> Registry) {
+        let mut registry = self.registry.lock().unwrap_or_else(PoisonError::into_inner);
+        *registry = Arc::new(change(&registry));
+    }
+
+    /// Answers one request. Never fails: what goes wrong is an answer too.
+    pub async fn serve(self: &Arc<Self>, request: Request<Bytes>, user: &User) -> Response<ResponseBody> {
+        let (parts, body) = request.into_parts();
+        let accepted = Accepted::negotiate(header_text(&parts.headers, header::ACCEPT));
+        let route = Route::parse(parts.uri.path());
+        let path_ignores_accept = !matches!(route, Route::Resource(_));
+        let result = match accepted {
+            Ok(accepted) => self.route(route, accepted, parts, body, user).await,
+            Err(_) if path_ignores_accept => self.route(route, Accepted::default(), parts, body, user).await,
+            Err(error) => Err(error),
+        };
+        result.unwrap_or_else(|error| Reply::error(&error)).into_response()
+    }
+
+    async fn route(
+        self: &Arc<Self>,
+        route: Route,
+        accepted: Accepted,
+        parts: http::request::Parts,
+        body: Bytes,
+        user: &User,
+    ) -> Result<Reply, ApiError> {
+        if body.len() > BODY_BYTES_MAX {
+            return Err(ApiError::too_large(BODY_BYTES_MAX));
+        }
+        let registry = self.registry();
+        let aggregated = accepted.view == View::AggregatedDiscovery;
+        let host = header_text(&parts.headers, header::HOST);
+        match route {
+            Route::Groups { core } if aggregated => Ok(discovery::aggregated(&registry, core, &parts.headers)),
+            Route::Groups { core: true } => Ok(discovery::core_versions(host)),
+            Route::Groups { core: false } => Ok(discovery::groups(&registry)),
+            Route::Group(group) => Ok(discovery::group(&registry, &group)),
+            Route::GroupVersion(group, version) => Ok(discovery::resources(&registry, &group, &version)),
+            Route::Other(path) => Ok(discovery::other(&path)),
+            Route::Resource(target) => {
+                let body = Body {
+                    media_type: header_text(&parts.headers, header::CONTENT_TYPE).into(),
+                    bytes: body,
+                };
+                if let Some((review, kind)) = Review::find(&target.group, &target.version, &target.plural) {
+                    return review::create(self, review, kind, &parts.method, &body, user);
+                }
+                let query = Query::parse(parts.uri.query().unwrap_or_default());
+                let Some(place) = self.locate(&registry, target)? else {
+                    return Ok(Reply::page_not_found());
+                };
+                let call = Call {
+                    server: self.clone(),
+                    place,
+                    query,
+                    accepted,
+                    body,
+                    now: self.clock.now(),
+                };
+                let warning = call.version().deprecation.clone();
+                let mut reply = call.run(&parts.method).await?;
+                reply.warnings.extend(warning);
+                Ok(reply)
+            }
+        }
+    }
+
+    /// Finds what a path names; `None` if not even its group and version exist.
+    fn locate(&self, registry: &Registry, target: Target) -> Result<Option<Place>, ApiError> {
+        let name = ResourceName::new(&target.group, &target.plural);
+        let resource = registry
+            .get(&name)
+            .filter(|resource| resource.version(&target.version).is_some());
+        let Some(resource) = resource else {
+            let groups = registry.groups();
+            let known = groups
+                .get(&target.group)
+                .is_some_and(|versions| versions.contains(&target.version));
+            return if known {
+                Err(ApiError::unknown_resource())
+            } else {
+                Ok(None)
+            };
+        };
+        let scope_fits = match resource.namespaced {
+            true => target.namespace.is_some() || target.name.is_none(),
+            false => target.namespace.is_none(),
+        };
+        let subresource = match target.subresource.as_deref() {
+            None => None,
+            Some(path) => match resource.subresources.iter().find(|s| s.path() == path) {
+                Some(subresource) => Some(*subresource),
+                None => return Err(ApiError::unknown_resource()),
+            },
+        };
+        if !scope_fits {
+            return Err(ApiError::unknown_resource());
+        }
+        Ok(Some(Place {
+            resource: resource.clone(),
+            version: target.version,
+            namespace: target.namespace,
+            name: target.name,
+            subresource,
+        }))
+    }
+}
+
+/// What a request is about.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    pub(crate) resource: Arc<Resource>,
+    pub(crate) version: String,
+    pub(crate) namespace: Option<String>,
+    pub(crate) name: Option<String>,
+    pub(crate) subresource: Option<Subresource>,
+}
+
+/// The body of a request.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Body {
+    pub(crate) media_type: String,
+    pub(crate) bytes: Bytes,
+}
+
+/// One request to a resource, with all that a verb needs to answer it.
+#[derive(Clone, Debug)]
+pub(crate) struct Call {
+    pub(crate) server: Arc<Server>,
+    pub(crate) place: Place,
+    pub(crate) query: Query,
+    pub(crate) accepted: Accepted,
+    pub(crate) body: Body,
+    pub(crate) now: Timestamp,
+}
+
+impl Call {
+    pub(crate) fn resource(&self) -> &Resource {
+        &self.place.resource
+    }
+
+    pub(crate) fn version(&self) -> &Version {
+        let resource = &self.place.resource;
+        resource.version(&self.place.version).unwrap_or(&resource.versions[0])
+    }
+
+    /// Name in the path; empty for a collection.
+    pub(crate) fn name(&self) -> &str {
+        self.place.name.as_deref().unwrap_or_default()
+    }
+
+    /// Where the object of this request is stored.
+    pub(crate) fn key(&self) -> Key {
+        Key::new(self.place.namespace.clone().unwrap_or_default(), self.name())
+    }
+
+    pub(crate) fn not_found(&self) -> ApiError {
+        ApiError::not_found(&self.resource().name, self.name())
+    }
+
+    /// The error for an object that breaks rules.
+    pub(crate) fn invalid(&self, name: &str, errors: &[crate::status::FieldError]) -> ApiError {
+        ApiError::invalid(&self.resource().name.group, &self.resource().kind, name, errors)
+    }
+
+    async fn run(&self, method: &Method) -> Result<Reply, ApiError> {
+        use Subresource as Sub;
+        let named = self.place.name.is_some();
+        match (method.as_str(), self.place.subresource, named) {
+            ("GET" | "HEAD", None, false) if self.query.flag("watch") => watch::open(self),
+            ("GET" | "HEAD", None, false) => read::list(self).await,
+            ("GET" | "HEAD", None | Some(Sub::Status), true) => read::get(self).await,
+            ("GET" | "HEAD", Some(Sub::Scale), true) => scale::get(self),
+            ("POST", None, false) if self.can_create() => create::create(self).await,
+            ("POST", Some(Sub::Binding), true) => binding::bind(self),
+            ("POST", Some(Sub::Eviction), true) => eviction::evict(self),
+            ("POST", Some(Sub::Token), true) => token::issue(self),
+            ("PUT", None | Some(Sub::Status | Sub::Finalize), true) => update::put(self).await,
+            ("PUT", Some(Sub::Scale), true) => scale::put(self).await,
+            ("PATCH", None | Some(Sub::Status), true) => update::patch(self).await,
+            ("PATCH", Some(Sub::Scale), true) => scale::patch(self).await,
+            ("DELETE", None, true) => delete::delete(self),
+            ("DELETE", None, false) if self.resource().traits.delete_collection => delete::delete_collection(self),
+            _ => Err(ApiError::method_not_allowed()),
+        }
+    }
+
+    /// Namespaced objects are created in a namespace.
+    fn can_create(&self) -> bool {
+        !self.resource().namespaced || self.place.namespace.is_some()
+    }
+}
+
+fn header_text(headers: &HeaderMap, name: header::HeaderName) -> &str {
+    headers
+        .get(name)
+        .and_then(|value| value.to_str().ok())
+        .unwrap_or_default()
+}
+
+/// An error as a response, for doors that refuse a request before it reaches the server.
+pub(crate) fn error_response(error: &ApiError) -> Response<ResponseBody> {
+    Reply::error(error).into_response()
+}

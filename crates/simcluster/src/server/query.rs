@@ -1,0 +1,113 @@
+//! The query of a request.
+
+use std::collections::BTreeMap;
+
+use percent_encoding::percent_decode_str;
+use serde_json::json;
+
+use crate::status::{ApiError, FieldError};
+
+/// Parameters by name; of a repeated parameter the first counts.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Query(BTreeMap<String, String>);
+
+impl Query {
+    pub(crate) fn parse(text: &str) -> Self {
+        let mut parameters = BTreeMap::new();
+        for pair in text.split('&').filter(|pair| !pair.is_empty()) {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            parameters.entry(decode(name)).or_insert_with(|| decode(value));
+        }
+        Self(parameters)
+    }
+
+    /// A parameter; empty if it is missing.
+    pub(crate) fn text(&self, name: &str) -> &str {
+        self.0.get(name).map_or("", String::as_str)
+    }
+
+    /// Whether a parameter is there and not `0` or `false`.
+    pub(crate) fn flag(&self, name: &str) -> bool {
+        self.0
+            .get(name)
+            .is_some_and(|value| value != "0" && !value.eq_ignore_ascii_case("false"))
+    }
+
+    /// Whether a parameter is there at all.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.0.contains_key(name)
+    }
+
+    /// A number; `None` if it is missing or empty.
+    pub(crate) fn number(&self, name: &str) -> Result<Option<i64>, ApiError> {
+        match self.text(name) {
+            "" => Ok(None),
+            text => text
+                .parse()
+                .map(Some)
+                .map_err(|_| ApiError::bad_request(format!("strconv.ParseInt: parsing {text:?}: invalid syntax"))),
+        }
+    }
+
+    /// Whether nothing shall be stored.
+    pub(crate) fn dry_run(&self, options_kind: &str) -> Result<bool, ApiError> {
+        match self.text("dryRun") {
+            "" => Ok(false),
+            "All" => Ok(true),
+            other => {
+                let error = FieldError::not_supported("dryRun", &json!([other]), &["All"]);
+                Err(ApiError::invalid("meta.k8s.io", options_kind, "", &[error]))
+            }
+        }
+    }
+
+    /// What to do about unknown fields.
+    pub(crate) fn field_validation(&self, options_kind: &str) -> Result<FieldValidation, ApiError> {
+        match self.text("fieldValidation") {
+            "" | "Warn" => Ok(FieldValidation::Warn),
+            "Ignore" => Ok(FieldValidation::Ignore),
+            "Strict" => Ok(FieldValidation::Strict),
+            other => {
+                let allowed = ["", "Ignore", "Strict", "Warn"];
+                let error = FieldError::not_supported("fieldValidation", &json!(other), &allowed);
+                Err(ApiError::invalid("meta.k8s.io", options_kind, "", &[error]))
+            }
+        }
+    }
+}
+
+/// What happens to fields that a kind does not have; in any case they are not stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FieldValidation {
+    /// Nothing more.
+    Ignore,
+    /// A warning in the answer.
+    Warn,
+    /// The request fails.
+    Strict,
+}
+
+fn decode(text: &str) -> String {
+    percent_decode_str(&text.replace('+', " "))
+        .decode_utf8_lossy()
+        .into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_are_decoded() {
+        let query = Query::parse("labelSelector=a%3Db%2Cc+in+%28d%29&watch=1&limit=5&watch=0&x");
+        assert_eq!(query.text("labelSelector"), "a=b,c in (d)");
+        assert!(query.flag("watch") && query.flag("x") && !query.flag("y"));
+        assert_eq!(query.number("limit").unwrap(), Some(5));
+        assert!(Query::parse("limit=five").number("limit").is_err());
+        let error = Query::parse("dryRun=Foo").dry_run("CreateOptions").unwrap_err();
+        assert_eq!(
+            error.message,
+            "CreateOptions.meta.k8s.io \"\" is invalid: dryRun: Unsupported value: [\"Foo\"]: supported values: \"All\""
+        );
+    }
+}

@@ -1,0 +1,337 @@
+//! Get and list.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde_json::{Value, json};
+
+use super::Call;
+use super::output::{Document, Reply};
+use crate::registry::Form;
+use crate::selector::{FieldSelector, LabelSelector};
+use crate::status::{ApiError, FieldError};
+use crate::store::{Key, PageRequest};
+
+/// How long a read waits for a revision that the store has not reached.
+const FUTURE_REVISION_WAIT: Duration = Duration::from_secs(3);
+
+/// How many objects are looked at in one go when a selector may drop most of them.
+const CHUNK: usize = 2000;
+
+pub(crate) async fn get(call: &Call) -> Result<Reply, ApiError> {
+    if let Some(revision) = call.revision_parameter()? {
+        call.reach(revision).await?;
+    }
+    let entry = call
+        .server
+        .store
+        .get(&call.resource().storage, &call.key())
+        .ok_or_else(|| call.not_found())?;
+    Ok(call.reply(200, Document::Stored(entry.bytes)))
+}
+
+pub(crate) async fn list(call: &Call) -> Result<Reply, ApiError> {
+    let selection = Selection::of(call)?;
+    let plan = ListPlan::of(call)?;
+    if let Some(revision) = plan.not_before {
+        call.reach(revision).await?;
+    }
+    let Collected {
+        revision,
+        items,
+        remaining,
+    } = collect(call, &selection, &plan)?;
+    let mut metadata = json!({"resourceVersion": revision.to_string()});
+    if call.resource().custom {
+        metadata["continue"] = json!("");
+    }
+    if let (true, Some((last, _))) = (remaining > 0, items.last()) {
+        metadata["continue"] = json!(
+            ContinueToken {
+                revision: Some(revision),
+                after: (**last).clone()
+            }
+            .encode(call)
+        );
+        if selection.is_empty() {
+            metadata["remainingItemCount"] = json!(remaining);
+        }
+    }
+    Ok(call.reply_list(&metadata, items.into_iter().map(|(_, document)| document).collect()))
+}
+
+struct Collected {
+    revision: u64,
+    items: Vec<(Arc<Key>, Document)>,
+    /// Objects that were left out by the limit; with a selector only whether there are any.
+    remaining: usize,
+}
+
+fn collect(call: &Call, selection: &Selection, plan: &ListPlan) -> Result<Collected, ApiError> {
+    // One more than the limit tells whether there is more.
+    let wanted = plan.limit.map_or(usize::MAX, |limit| limit.saturating_add(1));
+    let chunk = if selection.is_empty() { wanted } else { CHUNK };
+    let mut items = Vec::new();
+    let mut at = plan.at;
+    let mut after = plan.after.clone();
+    loop {
+        let namespace = call.place.namespace.as_deref();
+        let request = PageRequest {
+            namespace,
+            after: after.as_ref(),
+            limit: Some(chunk),
+            at,
+        };
+        let page = call
+            .server
+            .store
+            .page(&call.resource().storage, request)
+            .map_err(|_| plan.expired(call))?;
+        // All chunks of one answer show one revision.
+        at = Some(page.revision);
+        after = page.items.last().map(|(key, _)| (**key).clone());
+        for (key, entry) in page.items {
+            if selection.is_empty() {
+                items.push((key, Document::Stored(entry.bytes)));
+            } else {
+                let value = entry.value();
+                if selection.matches(&call.selectable_form(&value)) {
+                    items.push((key, Document::Value(value)));
+                }
+            }
+            if items.len() == wanted {
+                break;
+            }
+        }
+        let cut = items.len() == wanted;
+        if cut {
+            items.pop();
+        }
+        if cut || page.remaining == 0 {
+            let remaining = if cut { page.remaining + 1 } else { 0 };
+            return Ok(Collected {
+                revision: page.revision,
+                items,
+                remaining,
+            });
+        }
+    }
+}
+
+/// Label and field selector of a request.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Selection {
+    pub(crate) labels: LabelSelector,
+    pub(crate) fields: FieldSelector,
+}
+
+impl Selection {
+    pub(crate) fn of(call: &Call) -> Result<Self, ApiError> {
+        let labels = LabelSelector::parse(call.query.text("labelSelector")).map_err(ApiError::bad_request)?;
+        let check = |field: &str| call.resource().check_selectable(field);
+        let fields = FieldSelector::parse(call.query.text("fieldSelector"), check).map_err(ApiError::bad_request)?;
+        Ok(Self { labels, fields })
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.labels.is_empty() && self.fields.is_empty()
+    }
+
+    pub(crate) fn matches(&self, object: &Value) -> bool {
+        self.labels.matches(object) && self.fields.matches(object)
+    }
+}
+
+/// Which part of which state a list shows.
+#[derive(Debug)]
+struct ListPlan {
+    limit: Option<usize>,
+    after: Option<Key>,
+    /// The exact revision to show; `None` is the newest.
+    at: Option<u64>,
+    /// A revision that must have been reached.
+    not_before: Option<u64>,
+}
+
+impl ListPlan {
+    fn of(call: &Call) -> Result<Self, ApiError> {
+        let query = &call.query;
+        let (version, matching) = (query.text("resourceVersion"), query.text("resourceVersionMatch"));
+        let token = query.text("continue");
+        let mut problems = Vec::new();
+        if query.has("sendInitialEvents") {
+            problems.push(FieldError::forbidden(
+                "sendInitialEvents",
+                "sendInitialEvents is forbidden for list",
+            ));
+        }
+        problems.extend(match (matching, version) {
+            ("", _) => None,
+            (_, "") if matches!(matching, "Exact" | "NotOlderThan") => Some(FieldError::forbidden(
+                "resourceVersionMatch",
+                "resourceVersionMatch is forbidden unless resourceVersion is provided",
+            )),
+            ("Exact", "0") => Some(FieldError::forbidden(
+                "resourceVersionMatch",
+                "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"",
+            )),
+            ("Exact" | "NotOlderThan", _) => None,
+            (other, _) => Some(FieldError::not_supported(
+                "resourceVersionMatch",
+                &json!(other),
+                &["Exact", "NotOlderThan", ""],
+            )),
+        });
+        if !problems.is_empty() {
+            return Err(list_options_invalid(&problems));
+        }
+        let revision = call.revision_parameter()?;
+        let limit = query
+            .number("limit")?
+            .and_then(|limit| usize::try_from(limit).ok())
+            .filter(|limit| *limit > 0);
+        if !token.is_empty() {
+            if revision.is_some_and(|revision| revision > 0) {
+                return Err(ApiError::bad_request(
+                    "specifying resource version is not allowed when using continue",
+                ));
+            }
+            let token = ContinueToken::decode(call, token)?;
+            return Ok(Self {
+                limit,
+                after: Some(token.after),
+                at: token.revision,
+                not_before: None,
+            });
+        }
+        let exact = matching == "Exact" || (matching.is_empty() && limit.is_some());
+        Ok(match revision {
+            // The watch cache answers, and it does not page.
+            Some(0) => Self {
+                limit: None,
+                after: None,
+                at: None,
+                not_before: None,
+            },
+            Some(revision) if exact => Self {
+                limit,
+                after: None,
+                at: Some(revision),
+                not_before: Some(revision),
+            },
+            revision => Self {
+                limit,
+                after: None,
+                at: None,
+                not_before: revision,
+            },
+        })
+    }
+
+    fn expired(&self, call: &Call) -> ApiError {
+        let Some(after) = &self.after else {
+            return ApiError::expired("The resourceVersion for the provided list is too old.");
+        };
+        let mut error = ApiError::expired(
+            "The provided continue parameter is too old to display a consistent list result. \
+             You can start a new list without the continue parameter, or use the continue token in this response to \
+             retrieve the remainder of the results. Continuing with the provided token results in an inconsistent \
+             list - objects that were created, modified, or deleted between the time the first chunk was returned \
+             and now may show up in the list.",
+        );
+        error.continue_token = Some(
+            ContinueToken {
+                revision: None,
+                after: after.clone(),
+            }
+            .encode(call),
+        );
+        error
+    }
+}
+
+pub(crate) fn list_options_invalid(problems: &[FieldError]) -> ApiError {
+    ApiError::invalid("meta.k8s.io", "ListOptions", "", problems)
+}
+
+/// Where the next page of a list begins.
+struct ContinueToken {
+    /// The revision that all pages show; `None` is the newest (an expired list that goes on).
+    revision: Option<u64>,
+    after: Key,
+}
+
+impl ContinueToken {
+    fn encode(&self, call: &Call) -> String {
+        let start = match (&call.place.namespace, call.resource().namespaced) {
+            (None, true) => format!("/{}/{}\0", self.after.namespace, self.after.name),
+            _ => format!("/{}\0", self.after.name),
+        };
+        let revision = self.revision.map_or(json!(-1), |revision| json!(revision));
+        let token = json!({"v": "meta.k8s.io/v1", "rv": revision, "start": start});
+        URL_SAFE_NO_PAD.encode(token.to_string())
+    }
+
+    fn decode(call: &Call, text: &str) -> Result<Self, ApiError> {
+        let wrong =
+            |why: &str| ApiError::bad_request(format!("invalid continue token: continue key is not valid: {why}"));
+        let bytes = URL_SAFE_NO_PAD
+            .decode(text)
+            .map_err(|error| wrong(&error.to_string()))?;
+        let token: Value = serde_json::from_slice(&bytes).map_err(|error| wrong(&error.to_string()))?;
+        if token["v"] != "meta.k8s.io/v1" {
+            return Err(wrong("server does not recognize this encoded version"));
+        }
+        let start = token["start"].as_str().unwrap_or_default();
+        let start = start.trim_start_matches('/').trim_end_matches('\0');
+        let after = match (&call.place.namespace, call.resource().namespaced, start.split_once('/')) {
+            (None, true, Some((namespace, name))) => Key::new(namespace, name),
+            (None, true, None) => return Err(wrong("it names no namespace")),
+            (namespace, _, _) => Key::new(namespace.clone().unwrap_or_default(), start),
+        };
+        Ok(Self {
+            revision: token["rv"].as_u64(),
+            after,
+        })
+    }
+}
+
+impl Call {
+    /// The `resourceVersion` parameter; `None` if it is missing.
+    pub(crate) fn revision_parameter(&self) -> Result<Option<u64>, ApiError> {
+        match self.query.text("resourceVersion") {
+            "" => Ok(None),
+            text => text.parse().map(Some).map_err(|_| {
+                ApiError::bad_request(format!(
+                    "invalid resource version: resourceVersion: Invalid value: {text:?}: strconv.ParseUint: parsing {text:?}: invalid syntax"
+                ))
+            }),
+        }
+    }
+
+    /// Waits for a revision; one that does not come in time is an error.
+    async fn reach(&self, revision: u64) -> Result<(), ApiError> {
+        if revision <= self.server.store.revision() {
+            return Ok(());
+        }
+        tokio::time::sleep(FUTURE_REVISION_WAIT).await;
+        let current = self.server.store.revision();
+        if revision <= current {
+            return Ok(());
+        }
+        let message = format!("Timeout: Too large resource version: {revision}, current: {current}");
+        let cause = json!({"reason": "ResourceVersionTooLarge", "message": "Too large resource version"});
+        Err(ApiError::new(504, "Timeout", message).with_details(json!({"causes": [cause], "retryAfterSeconds": 1})))
+    }
+
+    /// The form of a stored object whose fields selectors speak of.
+    pub(crate) fn selectable_form<'a>(&self, object: &'a Value) -> Cow<'a, Value> {
+        match &self.version().form {
+            Form::Converted { serve, .. } => Cow::Owned(serve(object.clone())),
+            Form::Typed(_) | Form::Custom(_) => Cow::Borrowed(object),
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! The scale subresource of custom resources: one number, wherever the kind keeps it.
+
+use serde_json::{Value, json};
+
+use super::output::Reply;
+use super::update::{Patch, rewrite};
+use super::{Call, Place, decode};
+use crate::registry::Form;
+use crate::registry::custom::ScalePaths;
+use crate::rules::metadata;
+use crate::status::{ApiError, FieldError};
+
+pub(crate) fn get(call: &Call) -> Result<Reply, ApiError> {
+    let paths = paths(call)?;
+    let entry = call
+        .server
+        .store
+        .get(&call.resource().storage, &call.key())
+        .ok_or_else(|| call.not_found())?;
+    Ok(Reply::json(200, &scale_of(&paths, &entry.value())))
+}
+
+pub(crate) async fn put(call: &Call) -> Result<Reply, ApiError> {
+    let sent = decode::value(&call.body, "Scale")?;
+    write(call, call.query.dry_run("UpdateOptions")?, |_| Ok(sent.clone()))
+}
+
+pub(crate) async fn patch(call: &Call) -> Result<Reply, ApiError> {
+    let patch = Patch::read(call)?;
+    write(call, call.query.dry_run("PatchOptions")?, |scale| patch.apply(scale))
+}
+
+fn write(call: &Call, dry_run: bool, change: impl Fn(Value) -> Result<Value, ApiError>) -> Result<Reply, ApiError> {
+    let paths = paths(call)?;
+    // A change of the replicas is a change of the desired state, as if it were made on the object itself.
+    let main = Call {
+        place: Place {
+            subresource: None,
+            ..call.place.clone()
+        },
+        ..call.clone()
+    };
+    let object = rewrite(&main, dry_run, |old| {
+        let scale = change(scale_of(&paths, old))?;
+        let replicas = scale["spec"]["replicas"].as_i64().unwrap_or(0);
+        if replicas < 0 {
+            let why = "must be greater than or equal to 0";
+            let error = FieldError::invalid("spec.replicas", &json!(replicas), why);
+            return Err(ApiError::invalid("autoscaling", "Scale", call.name(), &[error]));
+        }
+        let mut new = old.clone();
+        set_path(&mut new, &paths.spec_replicas, json!(replicas));
+        let version = metadata::text(&scale, "resourceVersion");
+        if !version.is_empty() {
+            metadata::of(&mut new).insert("resourceVersion".into(), json!(version));
+        }
+        Ok(new)
+    })?;
+    Ok(Reply::json(200, &scale_of(&paths, &object)))
+}
+
+fn paths(call: &Call) -> Result<ScalePaths, ApiError> {
+    match &call.version().form {
+        Form::Custom(version) => version.scale.clone().ok_or_else(ApiError::unknown_resource),
+        Form::Typed(_) | Form::Converted { .. } => Err(ApiError::unknown_resource()),
+    }
+}
+
+fn scale_of(paths: &ScalePaths, object: &Value) -> Value {
+    let at = |path: &str| path.split('.').try_fold(object, |value, field| value.get(field));
+    let mut metadata = json!({});
+    for field in ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"] {
+        if let Some(value) = object["metadata"].get(field) {
+            metadata[field] = value.clone();
+        }
+    }
+    let mut spec = json!({});
+    if let Some(replicas) = at(&paths.spec_replicas).filter(|replicas| *replicas != 0) {
+        spec["replicas"] = replicas.clone();
+    }
+    let mut status = json!({"replicas": at(&paths.status_replicas).cloned().unwrap_or_else(|| json!(0))});
+    if let Some(selector) = paths.label_selector.as_deref().and_then(at) {
+        status["selector"] = selector.clone();
+    }
+    json!({"kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": metadata, "spec": spec, "status": status})
+}
+
+fn set_path(object: &mut Value, path: &str, value: Value) {
+    let mut place = object;
+    for field in path.split('.') {
+        if !place.is_object() {
+            *place = json!({});
+        }
+        place = &mut place[field];
+    }
+    *place = value;
+}

@@ -1,0 +1,284 @@
+//! Update and patch, of an object or of its status.
+
+use serde_json::{Value, json};
+
+use super::create::{check_size, create_object};
+use super::decode::{self, Source};
+use super::media::media_type;
+use super::output::{Document, Reply};
+use super::{Call, admission};
+use crate::registry::{Form, Subresource};
+use crate::rules::{kinds, metadata};
+use crate::status::{ApiError, FieldError};
+use crate::store::{Entry, Expect};
+
+/// How often a write starts again because another one came first.
+const ATTEMPTS_MAX: usize = 64;
+
+pub(crate) async fn put(call: &Call) -> Result<Reply, ApiError> {
+    let dry_run = call.query.dry_run("UpdateOptions")?;
+    let decoded = decode::object(call, "UpdateOptions")?;
+    let sent = decoded.object;
+    let name = metadata::text(&sent, "name");
+    if name != call.name() {
+        let why = match name.is_empty() {
+            true => "the name of the object was undeterminable: name must be provided".to_owned(),
+            false => format!(
+                "the name of the object ({name}) does not match the name on the URL ({})",
+                call.name()
+            ),
+        };
+        return Err(ApiError::bad_request(why));
+    }
+    let exists = call.server.store.get(&call.resource().storage, &call.key()).is_some();
+    if !exists && call.resource().traits.put_creates && call.place.subresource.is_none() {
+        let object = create_object(call, sent, dry_run)?;
+        return Ok(call.reply(201, Document::Value(object)).with_warnings(decoded.warnings));
+    }
+    if call.resource().traits.locked_update && metadata::text(&sent, "resourceVersion").is_empty() && exists {
+        let error = FieldError::invalid("metadata.resourceVersion", &json!(0), "must be specified for an update");
+        return Err(ApiError::invalid(
+            &call.resource().name.group,
+            &call.resource().name.plural,
+            name,
+            &[error],
+        ));
+    }
+    let object = rewrite(call, dry_run, |old| {
+        check_uid(call, old, &sent)?;
+        Ok(sent.clone())
+    })?;
+    Ok(call.reply(200, Document::Value(object)).with_warnings(decoded.warnings))
+}
+
+/// A PUT for another object of the same name is a conflict, not a change of the uid.
+fn check_uid(call: &Call, old: &Value, sent: &Value) -> Result<(), ApiError> {
+    let (sent, stored) = (metadata::text(sent, "uid"), metadata::text(old, "uid"));
+    if sent.is_empty() || sent == stored {
+        return Ok(());
+    }
+    let key = call.key();
+    let namespace = if key.namespace.is_empty() {
+        String::new()
+    } else {
+        format!("{}/", key.namespace)
+    };
+    let why = format!(
+        "StorageError: invalid object, Code: 4, Key: /registry/{}/{namespace}{}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: {sent}, UID in object meta: {stored}",
+        call.resource().name.plural,
+        key.name
+    );
+    Err(ApiError::conflict(&call.resource().name, &key.name, why))
+}
+
+pub(crate) async fn patch(call: &Call) -> Result<Reply, ApiError> {
+    let dry_run = call.query.dry_run("PatchOptions")?;
+    let validation = call.query.field_validation("PatchOptions")?;
+    let patch = Patch::read(call)?;
+    let mut warnings = Vec::new();
+    let object = rewrite(call, dry_run, |old| {
+        let patched = patch.apply(served_form(call, old))?;
+        let decoded = decode::shape(call, patched, validation, Source::Patch)?;
+        warnings = decoded.warnings;
+        Ok(decoded.object)
+    })?;
+    Ok(call.reply(200, Document::Value(object)).with_warnings(warnings))
+}
+
+/// A stored object as the client of this request sees it.
+fn served_form(call: &Call, stored: &Value) -> Value {
+    let mut served = match &call.version().form {
+        Form::Converted { serve, .. } => serve(stored.clone()),
+        Form::Typed(_) | Form::Custom(_) => stored.clone(),
+    };
+    served["apiVersion"] = json!(call.api_version());
+    served["kind"] = json!(call.resource().kind);
+    served
+}
+
+/// A change to part of an object.
+#[derive(Debug)]
+pub(crate) enum Patch {
+    Json(json_patch::Patch),
+    Merge(Value),
+}
+
+impl Patch {
+    pub(crate) fn read(call: &Call) -> Result<Self, ApiError> {
+        let unreadable = |error: serde_json::Error| ApiError::bad_request(format!("error decoding patch: {error}"));
+        match media_type(&call.body.media_type) {
+            "application/json-patch+json" => serde_json::from_slice(&call.body.bytes)
+                .map(Patch::Json)
+                .map_err(unreadable),
+            "application/merge-patch+json" => {
+                let patch: Value = serde_json::from_slice(&call.body.bytes).map_err(unreadable)?;
+                match patch.is_object() {
+                    true => Ok(Patch::Merge(patch)),
+                    false => Err(ApiError::bad_request("error decoding patch: Invalid JSON Patch")),
+                }
+            }
+            "application/json" => Err(ApiError::new(
+                415,
+                "UnsupportedMediaType",
+                "415: Unsupported Media Type",
+            )),
+            _ => {
+                let accepted = "application/json-patch+json, application/merge-patch+json";
+                Err(ApiError::unsupported_media(accepted))
+            }
+        }
+    }
+
+    pub(crate) fn apply(&self, mut object: Value) -> Result<Value, ApiError> {
+        match self {
+            Patch::Merge(patch) => json_patch::merge(&mut object, patch),
+            Patch::Json(patch) => apply_json_patch(patch, &mut object)?,
+        }
+        Ok(object)
+    }
+}
+
+fn apply_json_patch(patch: &json_patch::Patch, object: &mut Value) -> Result<(), ApiError> {
+    for operation in &patch.0 {
+        if let json_patch::PatchOperation::Test(test) = operation {
+            // The API server lets `test null` pass on a missing path, and kube's finalizer helper relies on it.
+            if test.value.is_null() && object.pointer(test.path.as_str()).is_none() {
+                continue;
+            }
+        }
+        json_patch::patch(object, std::slice::from_ref(operation)).map_err(|_| {
+            let message = "the server rejected our request due to an error in our request";
+            ApiError::new(422, "Invalid", message).with_details(json!({}))
+        })?;
+    }
+    Ok(())
+}
+
+/// Reads the object, changes it, and writes it back; starts again if somebody else wrote in between.
+///
+/// `change` gets the stored object and gives the whole new one, both in stored form.
+pub(crate) fn rewrite(
+    call: &Call,
+    dry_run: bool,
+    mut change: impl FnMut(&Value) -> Result<Value, ApiError>,
+) -> Result<Value, ApiError> {
+    for _ in 0..ATTEMPTS_MAX {
+        let entry = call
+            .server
+            .store
+            .get(&call.resource().storage, &call.key())
+            .ok_or_else(|| call.not_found())?;
+        let old = entry.value();
+        let mut new = change(&old)?;
+        check_revision(call, &old, &new)?;
+        prepare(call, &old, &mut new)?;
+        if dry_run || new == old {
+            return Ok(new);
+        }
+        if let Some(result) = commit(call, &entry, &old, new) {
+            return result;
+        }
+    }
+    Err(ApiError::stale(&call.resource().name, call.name()))
+}
+
+/// A write that names a revision is for that revision only.
+fn check_revision(call: &Call, old: &Value, new: &Value) -> Result<(), ApiError> {
+    let named = metadata::text(new, "resourceVersion");
+    match named.is_empty() || named == metadata::text(old, "resourceVersion") {
+        true => Ok(()),
+        false => Err(ApiError::stale(&call.resource().name, call.name())),
+    }
+}
+
+/// Brings the new object in line with what this request may change, and judges it.
+fn prepare(call: &Call, old: &Value, new: &mut Value) -> Result<(), ApiError> {
+    let resource = call.resource();
+    confine(call, old, new);
+    metadata::prepare_update(old, new);
+    kinds::default(resource, new);
+    kinds::prepare_update(resource, old, new);
+    if call.place.subresource.is_none() {
+        metadata::count_generation(resource, resource.has(Subresource::Status), old, new);
+    }
+    if new == old {
+        return Ok(());
+    }
+    admission::update(call, old, new)?;
+    let mut errors = metadata::validate_update(old, new);
+    errors.extend(metadata::validate(resource, new));
+    errors.extend(match call.place.subresource {
+        None => kinds::validate_update(resource, old, new),
+        Some(_) => Vec::new(),
+    });
+    if call.place.subresource.is_none() {
+        errors.extend(kinds::validate(resource, new));
+    }
+    match errors.is_empty() {
+        true => check_size(new),
+        false => Err(call.invalid(call.name(), &errors)),
+    }
+}
+
+/// The main resource cannot change the status, and the status subresource nothing else.
+fn confine(call: &Call, old: &Value, new: &mut Value) {
+    let keep = |new: &mut Value, field: &str| match (old.get(field), new.as_object_mut()) {
+        (Some(value), Some(new)) => drop(new.insert(field.to_owned(), value.clone())),
+        (None, Some(new)) => drop(new.remove(field)),
+        (_, None) => {}
+    };
+    match call.place.subresource {
+        None => {
+            if call.resource().has(Subresource::Status) {
+                keep(new, "status");
+            }
+            // A namespace's spec is its list of finalizers, which have a subresource of their own.
+            if call.resource().has(Subresource::Finalize) {
+                keep(new, "spec");
+            }
+        }
+        Some(Subresource::Status) => {
+            let fields: Vec<String> = old
+                .as_object()
+                .into_iter()
+                .flatten()
+                .map(|(field, _)| field.clone())
+                .collect();
+            let added = new.as_object().into_iter().flatten().map(|(field, _)| field.clone());
+            let all: std::collections::BTreeSet<String> = added.chain(fields).collect();
+            for field in all.iter().filter(|field| *field != "status" && *field != "metadata") {
+                keep(new, field);
+            }
+            if call.resource().custom {
+                keep(new, "metadata");
+            }
+        }
+        Some(Subresource::Finalize) => {
+            let finalizers = new["spec"]["finalizers"].take();
+            for field in ["metadata", "spec", "status"] {
+                keep(new, field);
+            }
+            new["spec"]["finalizers"] = finalizers;
+        }
+        _ => {}
+    }
+}
+
+/// Writes the object, or removes it if the last thing that kept it is gone. `None`: somebody else was first.
+fn commit(call: &Call, entry: &Entry, old: &Value, mut new: Value) -> Option<Result<Value, ApiError>> {
+    let (store, resource) = (&call.server.store, call.resource());
+    if kinds::is_released(resource, old, &new) {
+        // Watchers get the object as it was stored; the writer gets what it wrote.
+        return store
+            .delete(&resource.storage, &call.key(), entry.revision)
+            .ok()
+            .map(|_| Ok(new));
+    }
+    let written = store.put(
+        &resource.storage,
+        &call.key(),
+        Expect::Revision(entry.revision),
+        &mut new,
+    );
+    written.ok().map(|_| Ok(new))
+}

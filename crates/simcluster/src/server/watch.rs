@@ -1,0 +1,260 @@
+//! Watch: the changes of a collection as a stream of JSON lines.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use bytes::{BufMut, Bytes, BytesMut};
+use futures::stream::{self, StreamExt};
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep_until};
+
+use super::Call;
+use super::output::{Content, Document, Reply, envelope};
+use super::read::{Selection, list_options_invalid};
+use crate::rules::metadata;
+use crate::status::{ApiError, FieldError};
+use crate::store::{self, Compacted, Event, EventKind, Subscription};
+
+/// How long a watch stays open when the client does not say.
+const TIMEOUT_DEFAULT: Duration = Duration::from_secs(45 * 60);
+/// How often a client that asked for bookmarks gets one.
+const BOOKMARK_PERIOD: Duration = Duration::from_secs(60);
+/// How long before its end a watch sends a last bookmark.
+const BOOKMARK_BEFORE_END: Duration = Duration::from_secs(2);
+
+pub(crate) fn open(call: &Call) -> Result<Reply, ApiError> {
+    let selection = Selection::of(call)?;
+    let start = Start::of(call)?;
+    let timeout = match call.query.number("timeoutSeconds")? {
+        Some(seconds) if seconds > 0 => Duration::from_secs(seconds.unsigned_abs()),
+        _ => TIMEOUT_DEFAULT,
+    };
+    // Nobody keeps a watch open for a year, and an instant has an end.
+    let end = Instant::now() + timeout.min(Duration::from_secs(365 * 24 * 3600));
+    let bookmarks = call.query.flag("allowWatchBookmarks");
+    let mut pending = VecDeque::new();
+    let from = match start {
+        Start::After(revision) => revision,
+        Start::Everything { end_mark } => {
+            let page = call
+                .server
+                .store
+                .list(&call.resource().storage, call.place.namespace.as_deref());
+            let mut lines = BytesMut::new();
+            for (_, entry) in page.items {
+                let document = Document::Stored(entry.bytes);
+                put_if_selected(call, &selection, document, &mut lines);
+            }
+            if end_mark && bookmarks {
+                lines.put(bookmark(call, page.revision, true));
+            }
+            if !lines.is_empty() {
+                pending.push_back(lines.freeze());
+            }
+            page.revision
+        }
+    };
+    let subscription = match call.server.store.subscribe(&call.resource().storage, from) {
+        Ok(subscription) => Some(subscription),
+        Err(compacted) => {
+            pending.push_back(too_old(from, compacted));
+            None
+        }
+    };
+    let state = State {
+        call: call.clone(),
+        selection,
+        pending,
+        subscription,
+        end,
+        next_bookmark: bookmarks.then(|| next_bookmark(end)).flatten(),
+    };
+    let stream = stream::unfold(state, |mut state| async move {
+        state.next().await.map(|bytes| (bytes, state))
+    });
+    let mut reply = Reply::bytes(200, "application/json", Bytes::new());
+    reply.content = Content::Stream(stream.boxed());
+    Ok(reply)
+}
+
+/// Where a watch begins.
+enum Start {
+    /// With changes after a revision.
+    After(u64),
+    /// With all objects there are, and perhaps a mark behind them.
+    Everything { end_mark: bool },
+}
+
+impl Start {
+    fn of(call: &Call) -> Result<Self, ApiError> {
+        let query = &call.query;
+        let initial = query.has("sendInitialEvents");
+        let matching = query.text("resourceVersionMatch");
+        if initial && matching != "NotOlderThan" {
+            let why = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan";
+            return Err(list_options_invalid(&[FieldError::forbidden(
+                "resourceVersionMatch",
+                why,
+            )]));
+        }
+        if !initial && !matching.is_empty() {
+            let why = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided";
+            return Err(list_options_invalid(&[FieldError::forbidden(
+                "resourceVersionMatch",
+                why,
+            )]));
+        }
+        let revision = call.revision_parameter().map_err(|error| ApiError {
+            code: 500,
+            reason: "",
+            ..error
+        })?;
+        Ok(match revision {
+            _ if query.flag("sendInitialEvents") => Start::Everything { end_mark: true },
+            None | Some(0) if !initial => Start::Everything { end_mark: false },
+            None => Start::After(call.server.store.revision()),
+            Some(revision) => Start::After(revision),
+        })
+    }
+}
+
+struct State {
+    call: Call,
+    selection: Selection,
+    pending: VecDeque<Bytes>,
+    /// `None` once the watch has nothing more to say.
+    subscription: Option<Subscription>,
+    end: Instant,
+    next_bookmark: Option<Instant>,
+}
+
+impl State {
+    async fn next(&mut self) -> Option<Bytes> {
+        loop {
+            if let Some(bytes) = self.pending.pop_front() {
+                return Some(bytes);
+            }
+            let subscription = self.subscription.as_mut()?;
+            let from = subscription.cursor();
+            let bookmark_at = self.next_bookmark.unwrap_or(self.end);
+            tokio::select! {
+                biased;
+                events = subscription.next() => match events {
+                    Ok(events) => self.take(&events),
+                    Err(compacted) => {
+                        self.subscription = None;
+                        self.pending.push_back(too_old(from, compacted));
+                    }
+                },
+                () = sleep_until(bookmark_at), if self.next_bookmark.is_some() => {
+                    self.next_bookmark = next_bookmark(self.end);
+                    // Looking once more moves the cursor past what other resources have written.
+                    match subscription.ready() {
+                        Ok(events) => {
+                            let seen = subscription.cursor();
+                            self.take(&events);
+                            self.pending.push_back(bookmark(&self.call, seen, false));
+                        }
+                        Err(compacted) => {
+                            self.subscription = None;
+                            self.pending.push_back(too_old(from, compacted));
+                        }
+                    }
+                }
+                () = sleep_until(self.end) => return None,
+            }
+        }
+    }
+
+    fn take(&mut self, events: &[Event]) {
+        let namespace = self.call.place.namespace.as_deref();
+        let mut lines = BytesMut::new();
+        for event in events
+            .iter()
+            .filter(|event| namespace.is_none_or(|ns| event.key.namespace == ns))
+        {
+            if let Some((kind, document)) = select(&self.call, &self.selection, event) {
+                put_line(kind, &self.call.encode(document), &mut lines);
+            }
+        }
+        if !lines.is_empty() {
+            self.pending.push_back(lines.freeze());
+        }
+    }
+}
+
+/// The bookmark after this one: a period from now, or shortly before the end, whichever comes first.
+fn next_bookmark(end: Instant) -> Option<Instant> {
+    let now = Instant::now();
+    let last = end - BOOKMARK_BEFORE_END;
+    (last > now).then(|| last.min(now + BOOKMARK_PERIOD))
+}
+
+/// What a watcher with a selector sees of a change: objects enter, change within, and leave its selection.
+fn select(call: &Call, selection: &Selection, event: &Event) -> Option<(EventKind, Document)> {
+    if selection.is_empty() {
+        return Some((event.kind, Document::Stored(event.object.clone())));
+    }
+    let object = store::decode(&event.object);
+    let previous = event.previous.as_ref().map(store::Entry::value);
+    let matches = |object: &Value| selection.matches(&call.selectable_form(object));
+    let before = previous.as_ref().is_some_and(matches);
+    let after = event.kind != EventKind::Deleted && matches(&object);
+    match (before, after) {
+        (false, false) => None,
+        (false, true) => Some((EventKind::Added, Document::Value(object))),
+        (true, true) => Some((EventKind::Modified, Document::Value(object))),
+        (true, false) if event.kind == EventKind::Deleted => Some((EventKind::Deleted, Document::Value(object))),
+        (true, false) => {
+            // The watcher is told of the object as it knew it, at the revision of the change.
+            let mut known = previous.unwrap_or_default();
+            metadata::of(&mut known).insert("resourceVersion".into(), json!(event.revision.to_string()));
+            Some((EventKind::Deleted, Document::Value(known)))
+        }
+    }
+}
+
+fn put_if_selected(call: &Call, selection: &Selection, document: Document, lines: &mut BytesMut) {
+    let document = match selection.is_empty() {
+        true => document,
+        false => {
+            let value = document.into_value();
+            if !selection.matches(&call.selectable_form(&value)) {
+                return;
+            }
+            Document::Value(value)
+        }
+    };
+    put_line(EventKind::Added, &call.encode(document), lines);
+}
+
+fn put_line(kind: EventKind, object: &[u8], lines: &mut BytesMut) {
+    let kind = match kind {
+        EventKind::Added => "ADDED",
+        EventKind::Modified => "MODIFIED",
+        EventKind::Deleted => "DELETED",
+    };
+    lines.put_slice(format!("{{\"type\":\"{kind}\",\"object\":").as_bytes());
+    lines.put_slice(object);
+    lines.put_slice(b"}\n");
+}
+
+fn bookmark(call: &Call, revision: u64, end_of_initial_events: bool) -> Bytes {
+    let mut metadata = json!({"resourceVersion": revision.to_string()});
+    if end_of_initial_events {
+        metadata["annotations"] = json!({"k8s.io/initial-events-end": "true"});
+    }
+    let fields = Bytes::from(json!({"metadata": metadata}).to_string());
+    let object = envelope(&call.api_version(), &call.resource().kind, &fields);
+    let mut line = BytesMut::new();
+    line.put_slice(b"{\"type\":\"BOOKMARK\",\"object\":");
+    line.put_slice(&object);
+    line.put_slice(b"}\n");
+    line.freeze()
+}
+
+fn too_old(from: u64, compacted: Compacted) -> Bytes {
+    let error = ApiError::expired(format!("too old resource version: {from} ({})", compacted.oldest));
+    let line = json!({"type": "ERROR", "object": error.to_status()});
+    Bytes::from(format!("{line}\n"))
+}

@@ -1,0 +1,63 @@
+//! Who sends a request.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+/// An authenticated user. Authorization is not modelled: RBAC objects are stored, and everybody may do everything.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct User {
+    /// `system:serviceaccount:ns:name`, `kubernetes-admin`, …
+    pub name: String,
+    /// Uid, if there is one.
+    pub uid: String,
+    /// Groups.
+    pub groups: Vec<String>,
+    /// Further facts, such as the credential's id.
+    pub extra: BTreeMap<String, Vec<String>>,
+}
+
+impl User {
+    /// The administrator: the identity of a request that brings no credentials of its own.
+    pub fn admin() -> Self {
+        Self::named("kubernetes-admin", &["system:masters", "system:authenticated"])
+    }
+
+    /// A user with groups.
+    pub fn named(name: &str, groups: &[&str]) -> Self {
+        let groups = groups.iter().map(|group| (*group).to_owned()).collect();
+        Self {
+            name: name.to_owned(),
+            groups,
+            ..Self::default()
+        }
+    }
+
+    /// A service account.
+    pub fn service_account(namespace: &str, name: &str, uid: &str, token_id: &str) -> Self {
+        let groups = [
+            "system:serviceaccounts",
+            &format!("system:serviceaccounts:{namespace}"),
+            "system:authenticated",
+        ];
+        let mut user = Self::named(&format!("system:serviceaccount:{namespace}:{name}"), &groups);
+        user.uid = uid.to_owned();
+        user.extra.insert(
+            "authentication.kubernetes.io/credential-id".into(),
+            vec![format!("JTI={token_id}")],
+        );
+        user
+    }
+
+    /// `userInfo`, as reviews show it.
+    pub fn info(&self) -> Value {
+        let mut info = json!({"username": self.name, "groups": self.groups});
+        if !self.uid.is_empty() {
+            info["uid"] = json!(self.uid);
+        }
+        if !self.extra.is_empty() {
+            info["extra"] = json!(self.extra);
+        }
+        info
+    }
+}

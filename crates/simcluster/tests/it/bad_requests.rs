@@ -1,0 +1,180 @@
+//! Whatever is sent, an error comes back, in the words of Kubernetes, and the server lives on.
+
+use http::Request;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use crate::support::*;
+
+const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+
+async fn raw(cluster: &grove_simcluster::Cluster, method: &str, path: &str, media: &str, body: &[u8]) -> Answer {
+    let request = Request::builder()
+        .method(method)
+        .uri(path)
+        .header("content-type", media);
+    send(cluster, request.body(body.to_vec()).unwrap()).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn broken_bodies_are_told_apart() {
+    let cluster = cluster();
+    let truncated = raw(&cluster, "POST", MAPS, "application/json", b"{\"metadata\":").await;
+    assert_eq!(
+        truncated.message(),
+        "the object provided is unrecognized (must be of type ConfigMap): couldn't get version/kind; json parse error: unexpected end of JSON input ({\"metadata\":)"
+    );
+    let wrong_type = json!({"metadata": {"name": "p"}, "spec": {"containers": "x"}});
+    let answer = post(&cluster, "/api/v1/namespaces/default/pods", &wrong_type).await;
+    assert_eq!(answer.code, 400);
+    assert!(
+        answer
+            .message()
+            .starts_with("Pod in version \"v1\" cannot be handled as a Pod: json: ")
+    );
+    assert_eq!(raw(&cluster, "POST", MAPS, "text/csv", b"a,b").await.code, 415);
+    let large = vec![b' '; 4 * 1024 * 1024];
+    let answer = raw(&cluster, "POST", MAPS, "application/json", &large).await;
+    assert_eq!(
+        (answer.code, answer.message()),
+        (413, "Request entity too large: limit is 3145728")
+    );
+    let deep = "[".repeat(100_000);
+    assert_eq!(
+        raw(&cluster, "POST", MAPS, "application/json", deep.as_bytes())
+            .await
+            .code,
+        400
+    );
+    assert_eq!(
+        raw(&cluster, "POST", MAPS, "application/yaml", deep.as_bytes())
+            .await
+            .code,
+        400
+    );
+    let text = "x".repeat(1_100_000);
+    let answer = post(
+        &cluster,
+        MAPS,
+        &json!({"metadata": {"name": "big"}, "data": {"a": text}}),
+    )
+    .await;
+    assert_eq!(
+        (answer.code, &answer.body["details"]["causes"][0]["field"]),
+        (422, &json!("[]"))
+    );
+    let other_kind = post(
+        &cluster,
+        MAPS,
+        &json!({"kind": "Secret", "apiVersion": "v1", "metadata": {"name": "s"}}),
+    )
+    .await;
+    assert_eq!(other_kind.code, 400);
+    assert!(
+        other_kind
+            .message()
+            .starts_with("Secret in version \"v1\" cannot be handled as a ConfigMap")
+    );
+    let yaml = raw(
+        &cluster,
+        "POST",
+        MAPS,
+        "application/yaml",
+        b"metadata:\n  name: yam\ndata: {a: b}\n",
+    )
+    .await;
+    assert_eq!((yaml.code, &yaml.body["data"]["a"]), (201, &json!("b")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn unknown_paths_and_methods_are_told_apart() {
+    let cluster = cluster();
+    assert_eq!(
+        get(&cluster, "/apis/none.test/v1/things").await.text,
+        "404 page not found\n"
+    );
+    let unknown = get(&cluster, "/api/v1/things").await;
+    assert_eq!(unknown.message(), "the server could not find the requested resource");
+    assert_eq!(
+        raw(&cluster, "POST", "/api/v1/pods", "application/json", b"{}")
+            .await
+            .code,
+        405
+    );
+    assert_eq!(raw(&cluster, "PUT", MAPS, "application/json", b"{}").await.code, 405);
+    assert_eq!(get(&cluster, "/api/v1/namespaces/default/nodes").await.code, 404);
+    assert_eq!(get(&cluster, "/nowhere").await.code, 404);
+}
+
+fn small_json() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        "[a-z/.\\PC]{0,6}".prop_map(Value::from)
+    ];
+    leaf.prop_recursive(4, 24, 4, |inner| {
+        let key = prop_oneof![
+            Just("metadata"),
+            Just("spec"),
+            Just("status"),
+            Just("name"),
+            Just("labels"),
+            Just("finalizers"),
+            Just("ownerReferences"),
+            Just("containers"),
+            Just("data"),
+            Just("target"),
+            Just("deleteOptions"),
+            Just("schedulingGates"),
+            Just("conditions"),
+            Just("apiVersion"),
+            Just("kind"),
+            Just("resourceVersion"),
+        ];
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..3).prop_map(Value::from),
+            prop::collection::btree_map(key.prop_map(str::to_owned), inner, 0..5).prop_map(|map| json!(map)),
+        ]
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    /// No body in any place makes the server panic or answer with anything but a proper answer.
+    #[test]
+    fn no_body_breaks_the_server(body in small_json(), place in 0usize..12, method in 0usize..4, media in 0usize..3) {
+        let places = [
+            MAPS, "/api/v1/namespaces/default/pods", "/api/v1/namespaces/default/pods/p", "/api/v1/namespaces/default/pods/p/status",
+            "/api/v1/namespaces/default/pods/p/binding", "/api/v1/namespaces/default/pods/p/eviction", "/api/v1/namespaces",
+            "/api/v1/namespaces/default/finalize", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+            "/api/v1/namespaces/default/serviceaccounts/default/token", "/apis/coordination.k8s.io/v1/namespaces/default/leases/l",
+            "/apis/authentication.k8s.io/v1/selfsubjectreviews",
+        ];
+        let media = ["application/json", "application/merge-patch+json", "application/json-patch+json"][media];
+        let method = ["POST", "PUT", "PATCH", "DELETE"][method];
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+        let code = runtime.block_on(async {
+            let cluster = cluster();
+            let pod = json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+            post(&cluster, "/api/v1/namespaces/default/pods", &pod).await;
+            raw(&cluster, method, places[place], media, body.to_string().as_bytes()).await.code
+        });
+        prop_assert!((200..600).contains(&code));
+    }
+
+    #[test]
+    fn no_query_breaks_the_server(query in "[a-z%=&0-9(),!<>A-Z+]{0,40}", name in prop_oneof![Just("labelSelector"), Just("fieldSelector"), Just("continue"), Just("limit"), Just("resourceVersion"), Just("timeoutSeconds")]) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+        let code = runtime.block_on(async {
+            let cluster = cluster();
+            let request = Request::get(format!("{MAPS}?{name}={query}")).body(Vec::new());
+            match request {
+                Ok(request) => send(&cluster, request).await.code,
+                Err(_) => 400,
+            }
+        });
+        prop_assert!((200..600).contains(&code));
+    }
+}

@@ -1,0 +1,80 @@
+//! Discovery and health.
+
+use kube::discovery::Discovery;
+use serde_json::json;
+
+use crate::definitions::install;
+use crate::support::*;
+
+#[tokio::test(start_paused = true)]
+async fn a_stock_client_discovers_every_group() {
+    let cluster = cluster();
+    install(&cluster).await;
+    for discovery in [
+        Discovery::new(cluster.client()).run().await.unwrap(),
+        Discovery::new(cluster.client()).run_aggregated().await.unwrap(),
+    ] {
+        let groups: Vec<&str> = discovery.groups().map(|group| group.name()).collect();
+        for group in ["", "demo.test", "coordination.k8s.io", "policy", "resource.k8s.io"] {
+            assert!(groups.contains(&group), "{group} is missing in {groups:?}");
+        }
+        let group = discovery.get("demo.test").unwrap();
+        let (kind, capabilities) = group.recommended_kind("Widget").unwrap();
+        assert_eq!(kind.plural, "widgets");
+        assert!(
+            capabilities
+                .subresources
+                .iter()
+                .any(|(sub, _)| sub.plural.ends_with("scale"))
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_aggregated_document_can_be_cached() {
+    let cluster = cluster();
+    let accept = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json";
+    let first = send(
+        &cluster,
+        http::Request::get("/apis")
+            .header("accept", accept)
+            .body(Vec::new())
+            .unwrap(),
+    )
+    .await;
+    assert_eq!(
+        first.headers["content-type"],
+        "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+    );
+    let etag = first.headers["etag"].to_str().unwrap();
+    let again = http::Request::get("/apis")
+        .header("accept", accept)
+        .header("if-none-match", etag);
+    assert_eq!(send(&cluster, again.body(Vec::new()).unwrap()).await.code, 304);
+}
+
+#[tokio::test(start_paused = true)]
+async fn health_and_version_are_told() {
+    let cluster = cluster();
+    for path in ["/healthz", "/readyz", "/livez"] {
+        assert_eq!(get(&cluster, path).await.text, "ok");
+    }
+    assert_eq!(get(&cluster, "/version").await.body["minor"], "36");
+    let resources = get(&cluster, "/api/v1").await.body;
+    let names: Vec<_> = resources["resources"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|r| r["name"].clone())
+        .collect();
+    for name in [
+        "pods",
+        "pods/binding",
+        "pods/eviction",
+        "pods/status",
+        "namespaces/finalize",
+        "serviceaccounts/token",
+    ] {
+        assert!(names.contains(&json!(name)), "{name}");
+    }
+}
