@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-use crate::behaviour;
+use crate::behaviour::{self, Fleet, FleetOptions, NodeSpec};
 use crate::clock::Clock;
 use crate::door::{Door, ListenError, Listener};
 use crate::server::Server;
@@ -26,15 +26,23 @@ pub struct Builder {
     seed: u64,
     start: Timestamp,
     history_per_resource: usize,
+    nodes: Vec<NodeSpec>,
+    options: behaviour::Options,
 }
 
 impl Default for Builder {
     fn default() -> Self {
         let start = START_DEFAULT.parse().expect("a constant timestamp");
+        let options = behaviour::Options {
+            fleet: FleetOptions::default(),
+            binder: true,
+        };
         Self {
             seed: 0,
             start,
             history_per_resource: HISTORY_DEFAULT,
+            nodes: Vec::new(),
+            options,
         }
     }
 }
@@ -58,14 +66,37 @@ impl Builder {
         self
     }
 
+    /// The nodes that the cluster starts with.
+    pub fn nodes(mut self, nodes: impl IntoIterator<Item = NodeSpec>) -> Self {
+        self.nodes.extend(nodes);
+        self
+    }
+
+    /// How fast nodes run pods.
+    pub fn fleet(mut self, options: FleetOptions) -> Self {
+        self.options.fleet = options;
+        self
+    }
+
+    /// Whether pods of `default-scheduler` are bound to the first node that fits; they are, unless somebody else shall.
+    pub fn binder(mut self, on: bool) -> Self {
+        self.options.binder = on;
+        self
+    }
+
     /// Starts the cluster. Must be called inside a tokio runtime.
     pub fn start(self) -> Cluster {
         let store = Arc::new(Store::new(self.history_per_resource));
         let server = Arc::new(Server::new(store, Clock::starting_at(self.start), self.seed));
         let mut tasks = JoinSet::new();
-        behaviour::start(&server, &mut tasks);
+        let fleet = behaviour::start(&server, self.options, &mut tasks);
         bootstrap(&server);
-        Cluster { server, _tasks: tasks }
+        self.nodes.into_iter().for_each(|node| fleet.add(node));
+        Cluster {
+            server,
+            fleet,
+            _tasks: tasks,
+        }
     }
 }
 
@@ -73,6 +104,7 @@ impl Builder {
 #[derive(Debug)]
 pub struct Cluster {
     server: Arc<Server>,
+    fleet: Fleet,
     /// The behaviours; they end when this is dropped.
     _tasks: JoinSet<()>,
 }
@@ -96,6 +128,11 @@ impl Cluster {
     /// Opens the cluster to other processes. Port 0 takes a free port.
     pub async fn listen(&self, address: SocketAddr) -> Result<Listener, ListenError> {
         Listener::open(self.server.clone(), address).await
+    }
+
+    /// The fake nodes.
+    pub fn fleet(&self) -> &Fleet {
+        &self.fleet
     }
 
     /// The API server.

@@ -3,7 +3,7 @@
 //! ```text
 //! Cluster ─┬─ door       kube::Client in process · HTTPS on a socket
 //!          ├─ server     requests: discovery, verbs, subresources, watches
-//!          ├─ behaviour  definitions, garbage, namespaces: what a cluster does by itself
+//!          ├─ behaviour  definitions, garbage, namespaces, nodes: what a cluster does by itself
 //!          ├─ registry   which kinds there are      rules  what objects must look like
 //!          └─ store      bytes, revisions, history
 //! ```
@@ -23,5 +23,6 @@ pub mod status;
 pub mod store;
 pub mod user;
 
+pub use behaviour::{Fleet, FleetOptions, InitRunner, NodeSpec};
 pub use cluster::{Builder, Cluster};
 pub use user::User;

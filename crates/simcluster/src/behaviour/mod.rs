@@ -3,7 +3,9 @@
 //! Each behaviour is one task that follows the store's writes and reacts; none polls. They write through [`Actor`],
 //! which applies the same rules as requests do. What is not here: any controller of a workload.
 
+mod binder;
 mod definitions;
+mod fleet;
 mod garbage;
 mod namespaces;
 
@@ -16,18 +18,34 @@ use tokio::task::JoinSet;
 
 use crate::server::{DeleteOptions, Server};
 use crate::status::ApiError;
+pub use fleet::{Fleet, FleetOptions, InitRunner, NodeSpec};
+
 use crate::store::{Event, Expect, Key, ResourceName};
 
 /// Every write of the store, in order.
 type Writes = UnboundedReceiver<(ResourceName, Event)>;
 
-/// Starts the behaviours that every cluster has.
-pub(crate) fn start(server: &Arc<Server>, tasks: &mut JoinSet<()>) {
+/// What a cluster does beyond what every cluster does.
+#[derive(Clone, Debug)]
+pub(crate) struct Options {
+    pub(crate) fleet: FleetOptions,
+    /// Whether pods of `default-scheduler` are bound.
+    pub(crate) binder: bool,
+}
+
+/// Starts everything that a cluster does by itself.
+pub(crate) fn start(server: &Arc<Server>, options: Options, tasks: &mut JoinSet<()>) -> Fleet {
     let actor = Actor { server: server.clone() };
     let tap = || server.store.tap();
     tasks.spawn(definitions::run(actor.clone(), tap()));
     tasks.spawn(garbage::run(actor.clone(), tap()));
-    tasks.spawn(namespaces::run(actor, tap()));
+    tasks.spawn(namespaces::run(actor.clone(), tap()));
+    if options.binder {
+        tasks.spawn(binder::run(actor.clone(), tap()));
+    }
+    let (fleet, run) = fleet::new(actor, tap(), options.fleet);
+    tasks.spawn(run);
+    fleet
 }
 
 /// The part of an object that behaviours look at most, read without decoding the rest.

@@ -12,15 +12,20 @@ use crate::store::{Expect, ResourceName};
 
 pub(crate) fn bind(call: &Call) -> Result<Reply, ApiError> {
     let dry_run = call.query.dry_run("CreateOptions")?;
-    let binding = decode::value(&call.body, "Binding")?;
-    let named = metadata::text(&binding, "name");
+    bind_pod(call, &decode::value(&call.body, "Binding")?, dry_run)?;
+    let status = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201});
+    Ok(Reply::json(201, &status))
+}
+
+/// Assigns the call's pod to the node that a Binding names.
+pub(crate) fn bind_pod(call: &Call, binding: &Value, dry_run: bool) -> Result<(), ApiError> {
+    let named = metadata::text(binding, "name");
     if !named.is_empty() && named != call.name() {
         return Err(ApiError::bad_request(
             "name in URL does not match name in Binding object",
         ));
     }
-    let target = binding["target"]["name"].as_str().unwrap_or_default();
-    if target.is_empty() {
+    if binding["target"]["name"].as_str().unwrap_or_default().is_empty() {
         return Err(ApiError::plain("target.name: Required value"));
     }
     loop {
@@ -31,8 +36,8 @@ pub(crate) fn bind(call: &Call) -> Result<Reply, ApiError> {
             .get(&call.resource().storage, &key)
             .ok_or_else(|| call.not_found())?;
         let mut pod = entry.value();
-        check(call, &binding, &pod)?;
-        assign(&mut pod, &binding, &seconds(call.now));
+        check(call, binding, &pod)?;
+        assign(&mut pod, binding, &seconds(call.now));
         let expect = Expect::Revision(entry.revision);
         if dry_run
             || call
@@ -41,9 +46,7 @@ pub(crate) fn bind(call: &Call) -> Result<Reply, ApiError> {
                 .put(&call.resource().storage, &key, expect, &mut pod)
                 .is_ok()
         {
-            let status =
-                json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201});
-            return Ok(Reply::json(201, &status));
+            return Ok(());
         }
     }
 }

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
+use super::binding::bind_pod;
 use super::create::create_object;
 use super::delete::{DeleteOptions, delete_object};
 use super::update::rewrite;
@@ -74,6 +75,16 @@ impl Server {
             let left: Vec<String> = left.map(str::to_owned).collect();
             metadata::set_finalizers(object, &left);
         })
+    }
+
+    /// Binds a pod to a node.
+    pub(crate) fn bind_internal(self: &Arc<Self>, pod: &Key, uid: &str, node: &str) -> Result<(), ApiError> {
+        let call = self.call(&ResourceName::new("", "pods"), pod)?;
+        bind_pod(
+            &call,
+            &json!({"metadata": {"uid": uid}, "target": {"kind": "Node", "name": node}}),
+            false,
+        )
     }
 
     /// Changes an object, or one of its subresources, under the rules of an update.

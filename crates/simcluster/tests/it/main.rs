@@ -7,6 +7,7 @@ mod behaviour;
 mod definitions;
 mod deletion;
 mod discovery;
+mod fleet;
 mod lists;
 mod objects;
 mod pods;

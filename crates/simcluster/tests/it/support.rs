@@ -93,20 +93,22 @@ pub(crate) async fn patch(cluster: &Cluster, path: &str, kind: &str, patch: &Val
     send(cluster, request.body(patch.to_string().into_bytes()).unwrap()).await
 }
 
-/// Waits until a GET answers with what `wanted` accepts.
+/// Waits until a GET answers with what `wanted` accepts; looks again after every write.
 pub(crate) async fn until(cluster: &Cluster, path: &str, wanted: impl Fn(&Answer) -> bool) -> Answer {
-    let mut last = get(cluster, path).await;
-    for _ in 0..2000 {
-        if wanted(&last) {
-            return last;
+    let mut writes = cluster.store().tap();
+    loop {
+        let answer = get(cluster, path).await;
+        if wanted(&answer) {
+            return answer;
         }
-        tokio::time::sleep(Duration::from_millis(5)).await;
-        last = get(cluster, path).await;
+        let next = tokio::time::timeout(Duration::from_secs(3600), writes.recv()).await;
+        assert!(
+            next.is_ok(),
+            "{path} never became what was wanted; last answer: {} {}",
+            answer.code,
+            answer.text
+        );
     }
-    panic!(
-        "{path} never became what was wanted; last answer: {} {}",
-        last.code, last.text
-    );
 }
 
 /// Waits until an object is gone.
