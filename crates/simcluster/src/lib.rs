@@ -15,6 +15,7 @@ pub mod behaviour;
 pub mod clock;
 pub mod cluster;
 pub mod door;
+pub mod patch;
 pub mod registry;
 pub mod rules;
 pub mod selector;

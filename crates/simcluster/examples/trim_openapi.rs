@@ -1,0 +1,124 @@
+//! Trims OpenAPI v3 documents of a kube-apiserver to what the embedded cluster reads: the schemas of the kinds it
+//! serves and what they refer to, without descriptions. `openapi/README.md` says when and how to run it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::{env, fs};
+
+use anyhow::{Context, Result};
+use serde_json::{Map, Value};
+
+/// The kinds that are kept, as `(group, version, kind)`.
+const KINDS: &[(&str, &str, &str)] = &[
+    ("", "v1", "Binding"),
+    ("", "v1", "ConfigMap"),
+    ("", "v1", "Event"),
+    ("", "v1", "Namespace"),
+    ("", "v1", "Node"),
+    ("", "v1", "Pod"),
+    ("", "v1", "Secret"),
+    ("", "v1", "Service"),
+    ("", "v1", "ServiceAccount"),
+    ("admissionregistration.k8s.io", "v1", "MutatingWebhookConfiguration"),
+    ("admissionregistration.k8s.io", "v1", "ValidatingWebhookConfiguration"),
+    ("apiextensions.k8s.io", "v1", "CustomResourceDefinition"),
+    ("apps", "v1", "ControllerRevision"),
+    ("authentication.k8s.io", "v1", "SelfSubjectReview"),
+    ("authentication.k8s.io", "v1", "TokenRequest"),
+    ("authentication.k8s.io", "v1", "TokenReview"),
+    ("authorization.k8s.io", "v1", "LocalSubjectAccessReview"),
+    ("authorization.k8s.io", "v1", "SelfSubjectAccessReview"),
+    ("authorization.k8s.io", "v1", "SelfSubjectRulesReview"),
+    ("authorization.k8s.io", "v1", "SubjectAccessReview"),
+    ("autoscaling", "v1", "HorizontalPodAutoscaler"),
+    ("autoscaling", "v1", "Scale"),
+    ("autoscaling", "v2", "HorizontalPodAutoscaler"),
+    ("coordination.k8s.io", "v1", "Lease"),
+    ("events.k8s.io", "v1", "Event"),
+    ("policy", "v1", "Eviction"),
+    ("policy", "v1", "PodDisruptionBudget"),
+    ("rbac.authorization.k8s.io", "v1", "ClusterRole"),
+    ("rbac.authorization.k8s.io", "v1", "ClusterRoleBinding"),
+    ("rbac.authorization.k8s.io", "v1", "Role"),
+    ("rbac.authorization.k8s.io", "v1", "RoleBinding"),
+    ("resource.k8s.io", "v1", "DeviceClass"),
+    ("resource.k8s.io", "v1", "ResourceClaim"),
+    ("resource.k8s.io", "v1", "ResourceClaimTemplate"),
+    ("resource.k8s.io", "v1", "ResourceSlice"),
+    ("scheduling.k8s.io", "v1", "PriorityClass"),
+    ("", "v1", "DeleteOptions"),
+];
+
+fn main() -> Result<()> {
+    let mut schemas: BTreeMap<String, Value> = BTreeMap::new();
+    for path in env::args().skip(1) {
+        let text = fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
+        let document: Value = serde_json::from_str(&text).with_context(|| format!("{path} is not JSON"))?;
+        let found = document["components"]["schemas"]
+            .as_object()
+            .with_context(|| format!("{path} has no components.schemas"))?;
+        for (name, schema) in found {
+            let mut schema = schema.clone();
+            drop_descriptions(&mut schema);
+            schemas.entry(name.clone()).or_insert(schema);
+        }
+    }
+    let mut wanted: Vec<String> = Vec::new();
+    for kind in KINDS {
+        let name = schemas
+            .iter()
+            .find_map(|(name, schema)| is_of_kind(schema, *kind).then(|| name.clone()))
+            .with_context(|| format!("no document holds {kind:?}"))?;
+        wanted.push(name);
+    }
+    let mut kept = BTreeSet::new();
+    while let Some(name) = wanted.pop() {
+        if kept.insert(name.clone()) {
+            let schema = schemas.get(&name).with_context(|| format!("nothing defines {name}"))?;
+            collect_references(schema, &mut wanted);
+        }
+    }
+    // One schema a line: small, and a diff shows which type changed.
+    let lines: Vec<String> = kept
+        .iter()
+        .map(|name| format!("{}:{}", Value::from(name.as_str()), schemas[name]))
+        .collect();
+    println!("{{\"components\":{{\"schemas\":{{\n{}\n}}}}}}", lines.join(",\n"));
+    Ok(())
+}
+
+fn is_of_kind(schema: &Value, (group, version, kind): (&str, &str, &str)) -> bool {
+    let listed = schema["x-kubernetes-group-version-kind"].as_array();
+    listed.is_some_and(|all| {
+        all.iter()
+            .any(|one| one["group"] == group && one["version"] == version && one["kind"] == kind)
+    })
+}
+
+/// Removes documentation. A *property* may be called `description`; its value is an object, not text.
+fn drop_descriptions(schema: &mut Value) {
+    match schema {
+        Value::Object(fields) => {
+            fields.retain(|name, value| name != "description" || !value.is_string());
+            fields.values_mut().for_each(drop_descriptions);
+        }
+        Value::Array(items) => items.iter_mut().for_each(drop_descriptions),
+        _ => {}
+    }
+}
+
+fn collect_references(schema: &Value, into: &mut Vec<String>) {
+    match schema {
+        Value::Object(fields) => {
+            if let Some(name) = reference(fields) {
+                into.push(name.to_owned());
+            }
+            fields.values().for_each(|value| collect_references(value, into));
+        }
+        Value::Array(items) => items.iter().for_each(|item| collect_references(item, into)),
+        _ => {}
+    }
+}
+
+fn reference(schema: &Map<String, Value>) -> Option<&str> {
+    schema.get("$ref")?.as_str()?.strip_prefix("#/components/schemas/")
+}
