@@ -18,6 +18,7 @@ pub mod door;
 pub mod patch;
 pub mod registry;
 pub mod rules;
+pub mod schema;
 pub mod selector;
 pub mod server;
 pub mod status;
