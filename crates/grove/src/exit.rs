@@ -1,0 +1,56 @@
+//! Why a command ends without success, and the exit code that says so to programs.
+
+use std::process::ExitCode;
+
+use thiserror::Error;
+
+/// A usage or configuration error: nothing was done, and trying again will not help.
+pub(crate) const USAGE: u8 = 2;
+/// No answer: the cluster is unreachable, refuses us or takes too long. Not a finding about it.
+pub(crate) const NO_ANSWER: u8 = 3;
+
+/// The text is one line: what is wrong, where, and what to do.
+#[derive(Debug, Error)]
+pub(crate) enum Failure {
+    #[error("{0}")]
+    Usage(String),
+    #[error("{0}")]
+    NoAnswer(String),
+}
+
+impl Failure {
+    pub(crate) fn exit_code(&self) -> ExitCode {
+        match self {
+            Self::Usage(_) => USAGE.into(),
+            Self::NoAnswer(_) => NO_ANSWER.into(),
+        }
+    }
+}
+
+/// An error and its causes on one line.
+pub(crate) fn one_line(error: impl Into<anyhow::Error>) -> String {
+    let error: anyhow::Error = error.into();
+    let mut parts: Vec<String> = Vec::new();
+    for cause in error.chain() {
+        let text = cause.to_string().split_whitespace().collect::<Vec<_>>().join(" ");
+        // Many errors print their cause and then also report it as their source.
+        if parts.last().is_none_or(|last| !last.ends_with(&text)) {
+            parts.push(text);
+        }
+    }
+    parts.join(": ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_chain_of_causes_is_one_line_without_repetition() {
+        let root = anyhow::anyhow!("connection\nrefused");
+        let error = root
+            .context("ServiceError: connection refused")
+            .context("cannot connect");
+        assert_eq!(one_line(error), "cannot connect: ServiceError: connection refused");
+    }
+}
