@@ -1,11 +1,38 @@
 //! The `grove` binary: arguments and wiring, nearly no logic.
+//!
+//! One module per command under [`commands`]. Exit codes are a contract: 0 success, 1 a finding, 2 a usage or
+//! configuration error, 3 no answer (see [`exit`]).
 
-#![allow(
-    dead_code,
-    reason = "the operator command, which comes next, is the first user of these modules"
-)]
-
+mod client;
+mod commands;
 mod exit;
+mod http;
 mod lease;
+mod logging;
+mod metrics;
+mod profile;
+mod rate_limit;
 
-fn main() {}
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Topology-aware gang scheduling for AI inference on Kubernetes.
+#[derive(Debug, Parser)]
+#[command(version, about)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run the operator: it keeps workloads, gangs and topologies as they are declared
+    Operator(commands::operator::Args),
+}
+
+fn main() -> ExitCode {
+    match Cli::parse().command {
+        Command::Operator(args) => commands::operator::run(&args),
+    }
+}

@@ -1,0 +1,117 @@
+//! The way to the API server: which one, how fast, and as whom.
+
+use std::path::Path;
+use std::time::Duration;
+
+use grove_api::config::ClientConnection;
+use k8s_openapi::api::authentication::v1::SelfSubjectReview;
+use kube::api::PostParams;
+use kube::client::ClientBuilder;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Api, Client, Config};
+use tokio::time::{Instant, timeout};
+use tower::util::option_layer;
+
+use crate::exit::{Failure, one_line};
+use crate::rate_limit::RateLimitLayer;
+
+/// How long the first answer may take before the API server counts as unreachable.
+const FIRST_ANSWER_MAX: Duration = Duration::from_secs(10);
+
+/// A cluster that has been named, not yet reached.
+#[derive(Clone)]
+pub(crate) struct Cluster {
+    pub(crate) client: Client,
+    /// Where the API server is, for messages.
+    pub(crate) address: String,
+    /// The namespace that this process runs in, or the one its kubeconfig chooses.
+    pub(crate) namespace: String,
+}
+
+impl Cluster {
+    /// Sets up the client; sends nothing. Without `kubeconfig` the usual places are tried: `$KUBECONFIG`, the home
+    /// directory, then the pod's service account.
+    pub(crate) async fn connect(kubeconfig: Option<&Path>, connection: &ClientConnection) -> Result<Self, Failure> {
+        let config = match kubeconfig {
+            Some(path) => from_file(path).await?,
+            None => Config::infer().await.map_err(|error| {
+                let cause = one_line(error);
+                Failure::Usage(format!(
+                    "no cluster to talk to: {cause}; give --kubeconfig, or run inside a cluster"
+                ))
+            })?,
+        };
+        let address = config.cluster_url.to_string();
+        let namespace = config.default_namespace.clone();
+        let limit = RateLimitLayer::new(connection.qps, connection.burst, Instant::now());
+        let builder = ClientBuilder::try_from(config).map_err(|error| {
+            Failure::Usage(format!(
+                "cannot set up a client for {address}: {}; check the kubeconfig",
+                one_line(error)
+            ))
+        })?;
+        let client = builder.with_layer(&option_layer(limit)).build();
+        Ok(Self {
+            client,
+            address,
+            namespace,
+        })
+    }
+
+    /// Asks the API server who we are: the first contact, and the name that our webhooks let pass.
+    pub(crate) async fn own_user(&self) -> Result<String, Failure> {
+        let reviews = Api::<SelfSubjectReview>::all(self.client.clone());
+        let review = SelfSubjectReview::default();
+        let address = &self.address;
+        let answer = match timeout(FIRST_ANSWER_MAX, reviews.create(&PostParams::default(), &review)).await {
+            Err(_) => {
+                let secs = FIRST_ANSWER_MAX.as_secs();
+                let message = format!("the API server at {address} did not answer within {secs} s; {CHECK_NETWORK}");
+                return Err(Failure::NoAnswer(message));
+            }
+            Ok(Err(error)) => return Err(Failure::NoAnswer(no_answer(address, error))),
+            Ok(Ok(review)) => review,
+        };
+        let user = answer
+            .status
+            .and_then(|status| status.user_info)
+            .and_then(|user| user.username);
+        user.ok_or_else(|| {
+            let message =
+                format!("the server at {address} did not say who we are; check that it is Kubernetes 1.28 or newer");
+            Failure::NoAnswer(message)
+        })
+    }
+}
+
+const CHECK_NETWORK: &str = "check the address, the network and that the API server runs";
+
+async fn from_file(path: &Path) -> Result<Config, Failure> {
+    let unusable = |error| {
+        let cause = one_line(error);
+        Failure::Usage(format!(
+            "cannot use kubeconfig {}: {cause}; check --kubeconfig",
+            path.display()
+        ))
+    };
+    let kubeconfig = Kubeconfig::read_from(path).map_err(|error| unusable(anyhow::Error::new(error)))?;
+    let chosen = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
+    chosen.map_err(|error| unusable(anyhow::Error::new(error)))
+}
+
+fn no_answer(address: &str, error: kube::Error) -> String {
+    match error {
+        kube::Error::Api(status) if matches!(status.code, 401 | 403) => format!(
+            "the API server at {address} refuses us ({} {}: {}); check the credentials and the roles of this user",
+            status.code, status.reason, status.message
+        ),
+        kube::Error::Api(status) => format!(
+            "the API server at {address} failed ({} {}: {}); check its health, then start again",
+            status.code, status.reason, status.message
+        ),
+        other => format!(
+            "cannot reach the API server at {address}: {}; {CHECK_NETWORK}",
+            one_line(other)
+        ),
+    }
+}

@@ -1,0 +1,3 @@
+//! One module per sub-command: its arguments, and what it does with them.
+
+pub(crate) mod operator;

@@ -1,0 +1,151 @@
+//! What a command says and returns without any cluster.
+
+use std::path::PathBuf;
+
+use assert_cmd::Command;
+use tempfile::TempDir;
+
+/// The binary in an environment without any cluster, whatever the host has.
+pub(crate) fn grove() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_grove"));
+    command
+        .env_clear()
+        .env("HOME", "/nonexistent")
+        .timeout(std::time::Duration::from_secs(60));
+    command
+}
+
+pub(crate) fn file(folder: &TempDir, name: &str, content: &str) -> PathBuf {
+    let path = folder.path().join(name);
+    std::fs::write(&path, content).unwrap();
+    path
+}
+
+#[test]
+fn the_version_is_told() {
+    grove()
+        .arg("--version")
+        .assert()
+        .success()
+        .stdout(format!("grove {}\n", env!("CARGO_PKG_VERSION")))
+        .stderr("");
+}
+
+#[test]
+fn wrong_usage_is_exit_code_2() {
+    for args in [
+        &[][..],
+        &["operate"],
+        &["operator"],
+        &["operator", "--config"],
+        &["operator", "--config", "f", "--x"],
+    ] {
+        grove().args(args).assert().code(2).stdout("");
+    }
+}
+
+#[test]
+fn a_bad_configuration_is_exit_code_2_and_its_problems_only() {
+    let folder = TempDir::new().unwrap();
+    let config = file(
+        &folder,
+        "operator.yaml",
+        "apiVersion: operator.config.grove.io/v1alpha1\n\
+         kind: OperatorConfiguration\n\
+         logLevel: loud\n\
+         topology: {enabled: true, levels: [{domain: rack, key: a/rack}, {domain: rack, key: b/rack}]}\n",
+    );
+    let expected = "logLevel: must be debug, info or error, not \"loud\"\n\
+                    topology.levels[1].domain: duplicate topology domain 'rack' in configuration; it is that of levels[0]\n";
+    grove()
+        .arg("operator")
+        .arg("--config")
+        .arg(&config)
+        .assert()
+        .code(2)
+        .stdout("")
+        .stderr(expected);
+    grove()
+        .args(["operator", "--check", "--config"])
+        .arg(&config)
+        .assert()
+        .code(2)
+        .stdout("")
+        .stderr(expected);
+}
+
+#[test]
+fn a_configuration_that_cannot_be_read_is_exit_code_2() {
+    let folder = TempDir::new().unwrap();
+    let missing = folder.path().join("missing.yaml");
+    let expected = format!(
+        "cannot read configuration file {}: No such file or directory (os error 2); check --config\n",
+        missing.display()
+    );
+    grove()
+        .arg("operator")
+        .arg("--config")
+        .arg(&missing)
+        .assert()
+        .code(2)
+        .stdout("")
+        .stderr(expected);
+    grove()
+        .arg("operator")
+        .arg("--config")
+        .arg(folder.path())
+        .assert()
+        .code(2)
+        .stdout("");
+}
+
+#[test]
+fn an_endless_file_ends() {
+    let output = grove()
+        .args(["operator", "--config", "/dev/zero"])
+        .assert()
+        .code(2)
+        .get_output()
+        .clone();
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert!(message.starts_with("the file is larger than 1 MiB"), "{message}");
+}
+
+#[test]
+fn check_judges_and_ends() {
+    let folder = TempDir::new().unwrap();
+    let header = "apiVersion: operator.config.grove.io/v1alpha1\nkind: OperatorConfiguration\n";
+    let good = file(&folder, "good.yaml", header);
+    let check = |path: &PathBuf| {
+        let mut command = grove();
+        command.args(["operator", "--check", "--config"]).arg(path);
+        command
+    };
+    check(&good)
+        .assert()
+        .success()
+        .stdout("configuration is valid\n")
+        .stderr("");
+    check(&good)
+        .args(["--topology-domain-name", "default"])
+        .assert()
+        .success()
+        .stdout("configuration is valid\n");
+    let old = file(&folder, "old.yaml", &format!("{header}topology: {{enabled: false}}\n"));
+    let warning = "warning: topology: this spelling is deprecated; rename it to topologyAwareScheduling\n";
+    check(&old)
+        .assert()
+        .success()
+        .stdout("configuration is valid\n")
+        .stderr(warning);
+    let levels = format!("{header}topologyAwareScheduling: {{levels: [{{domain: rack, key: a/rack}}]}}\n");
+    let levels = file(&folder, "levels.yaml", &levels);
+    check(&levels)
+        .args(["--topology-domain-name", "default"])
+        .assert()
+        .code(2)
+        .stderr(
+            "topologyAwareScheduling.levels: cannot be set with --topology-domain-name, \
+         whose TopologyDomain holds the levels; remove one of the two\n",
+        );
+}

@@ -1,0 +1,7 @@
+//! The binary from the outside: exit codes, messages, and the life of an operator process.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on should say where it stopped")]
+
+mod apiserver;
+mod cli;
+mod operator;
