@@ -27,12 +27,15 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Print all CustomResourceDefinitions as YAML
+    Crds,
     /// Run the operator: it keeps workloads, gangs and topologies as they are declared
     Operator(commands::operator::Args),
 }
 
 fn main() -> ExitCode {
     match Cli::parse().command {
+        Command::Crds => commands::crds::run(),
         Command::Operator(args) => commands::operator::run(&args),
     }
 }

@@ -149,3 +149,19 @@ fn check_judges_and_ends() {
          whose TopologyDomain holds the levels; remove one of the two\n",
         );
 }
+
+#[test]
+fn crds_are_printed_as_yaml_documents() {
+    let output = grove().arg("crds").output().unwrap();
+    assert!(output.status.success());
+    let text = String::from_utf8(output.stdout).unwrap();
+    let printed: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("  name: ")).collect();
+    assert_eq!(text.matches("\n---\n").count() + 1, grove_api::crds::YAML.len());
+    for name in [
+        "podcliquesets.grove.io",
+        "podgangs.scheduler.grove.io",
+        "topologydomains.grove.run.ai",
+    ] {
+        assert!(printed.contains(&name), "{name} is not among {printed:?}");
+    }
+}
