@@ -1,0 +1,6 @@
+//! One binary for all tests of the crate, which link once.
+
+mod fixtures;
+mod levels;
+mod resolve;
+mod usage;
