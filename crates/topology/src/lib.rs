@@ -14,6 +14,7 @@ pub mod levels;
 pub mod resolve;
 pub mod scopes;
 pub mod usage;
+pub mod validate;
 
 pub use levels::{Level, Topology, TopologyKind};
 pub use resolve::{Found, Resolution, TopologyReference};

@@ -39,8 +39,9 @@ impl ScopedConstraint<'_> {
     }
 }
 
-/// Every constraint with a word in it: the template's first, then scaling groups and cliques in their order.
-pub fn constraints(template: &PodCliqueSetTemplate) -> Vec<ScopedConstraint<'_>> {
+/// Every scope of a template, where its constraint stands or would stand, and the constraint if it says something: the
+/// replica first, then scaling groups and cliques in their order.
+pub(crate) fn all(template: &PodCliqueSetTemplate) -> Vec<(Scope<'_>, String, Option<&TopologyConstraint>)> {
     let replica = (Scope::Replica, String::new(), &template.topology_constraint);
     let groups = template.scaling_groups.iter().enumerate().map(|(index, group)| {
         let place = format!(".podCliqueScalingGroups[{index}]");
@@ -53,15 +54,23 @@ pub fn constraints(template: &PodCliqueSetTemplate) -> Vec<ScopedConstraint<'_>>
     std::iter::once(replica)
         .chain(groups)
         .chain(cliques)
-        .filter_map(|(scope, place, constraint)| {
-            let constraint = constraint.as_ref().filter(|constraint| says_something(constraint))?;
-            Some(ScopedConstraint {
-                scope,
-                path: format!("spec.template{place}.topologyConstraint"),
-                constraint,
-            })
+        .map(|(scope, place, constraint)| {
+            let constraint = constraint.as_ref().filter(|constraint| says_something(constraint));
+            (scope, format!("spec.template{place}.topologyConstraint"), constraint)
         })
         .collect()
+}
+
+/// Every constraint with a word in it, in the order of the scopes.
+pub fn constraints(template: &PodCliqueSetTemplate) -> Vec<ScopedConstraint<'_>> {
+    let scoped = |(scope, path, constraint): (_, _, Option<_>)| {
+        Some(ScopedConstraint {
+            scope,
+            path,
+            constraint: constraint?,
+        })
+    };
+    all(template).into_iter().filter_map(scoped).collect()
 }
 
 pub fn has_constraint(template: &PodCliqueSetTemplate) -> bool {

@@ -4,3 +4,5 @@ mod fixtures;
 mod levels;
 mod resolve;
 mod usage;
+mod validate_set;
+mod validate_topology;
