@@ -238,13 +238,19 @@ fn hierarchy(set: &PodCliqueSet, topology: Option<&Topology>) -> Vec<Violation> 
             Violation::new(field, Cause::Invalid, message)
         })
     };
-    let mut violations = Vec::new();
+    let mut violations: Vec<Violation> = Vec::new();
     for scoped in scopes::constraints(template) {
         let child = scoped.constraint;
         for parent in scopes::around(template, scoped.scope) {
             let Some(parent) = by_scope.get(&parent) else { continue };
-            violations.extend(judge(scoped.required_path(), child.required(), parent.required()));
-            violations.extend(judge(scoped.preferred_path(), child.preferred(), parent.preferred()));
+            let required = judge(scoped.required_path(), child.required(), parent.required());
+            let preferred = judge(scoped.preferred_path(), child.preferred(), parent.preferred());
+            for found in required.into_iter().chain(preferred) {
+                // A group and a replica with the same word make one mistake of a clique, not two.
+                if !violations.contains(&found) {
+                    violations.push(found);
+                }
+            }
         }
     }
     violations

@@ -173,6 +173,23 @@ fn g244_rule_2_all_49_pairs_of_parent_and_child_at_all_three_levels() {
 }
 
 #[test]
+fn a_clique_is_judged_by_every_scope_around_it_and_told_once() {
+    let of = |template: &str, group: &str| {
+        let new = set("a")
+            .replica(packed(template))
+            .clique("w", packed("zone"))
+            .group("g", &["w"], packed(group));
+        let verdict = created(&new);
+        messages(&verdict).into_iter().map(str::to_owned).collect::<Vec<_>>()
+    };
+    let wider_than = |parent: &str| {
+        format!("child topology constraint 'zone' must be equal to or stricter than parent constraint '{parent}'")
+    };
+    assert_eq!(of("rack", "host"), [wider_than("host"), wider_than("rack")]);
+    assert_eq!(of("rack", "rack"), [wider_than("rack")]);
+}
+
+#[test]
 fn a_clique_is_no_child_of_another_group_or_clique() {
     let new = set("a")
         .clique("in", None)
