@@ -13,6 +13,7 @@
 pub mod levels;
 pub mod resolve;
 pub mod scopes;
+pub mod translate;
 pub mod usage;
 pub mod validate;
 

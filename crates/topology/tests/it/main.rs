@@ -1,8 +1,11 @@
 //! One binary for all tests of the crate, which link once.
 
 mod fixtures;
+mod gangs;
 mod levels;
+mod properties;
 mod resolve;
+mod translate;
 mod usage;
 mod validate_set;
 mod validate_topology;
