@@ -10,6 +10,7 @@
 //!
 //! Everything here is a function of what somebody else observed: no client, no clock, no waiting.
 
+pub mod backend;
 pub mod levels;
 pub mod resolve;
 pub mod scopes;

@@ -1,5 +1,6 @@
 //! One binary for all tests of the crate, which link once.
 
+mod backend;
 mod fixtures;
 mod gangs;
 mod levels;
