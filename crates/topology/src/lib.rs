@@ -3,14 +3,18 @@
 //!
 //! ```text
 //! ClusterTopology ─┐
-//! TopologyDomain  ─┼─▶ levels::Topology ─▶ resolve::Resolution
-//! …Binding        ─┘                              ▲
-//! PodCliqueSet ──▶ scopes ──▶ resolve::reference ─┴─▶ usage: who holds a topology in place
+//! TopologyDomain  ─┼─▶ levels::Topology ──▶ resolve::Resolution ─┬─▶ validate    may this be written?
+//! …Binding        ─┘                               ▲             ├─▶ translate   words → label keys of a PodGang
+//! PodCliqueSet ──▶ scopes ──▶ resolve::reference ──┤             ├─▶ conditions  what status says about it
+//!                                                  ▼             └─▶ backend     what other schedulers receive
+//!                                                usage: who holds a topology in place
 //! ```
 //!
-//! Everything here is a function of what somebody else observed: no client, no clock, no waiting.
+//! Everything here is a function of what somebody else observed: no client, no clock (`now` is an argument), no
+//! waiting. Whoever calls reads the cluster first, then does what comes out.
 
 pub mod backend;
+pub mod conditions;
 pub mod levels;
 pub mod resolve;
 pub mod scopes;

@@ -24,9 +24,10 @@ pub struct SetReview<'a> {
     pub old: Option<&'a PodCliqueSet>,
     pub new: &'a PodCliqueSet,
     pub tas: &'a TopologyAwareScheduling,
-    /// What exists under the name that [`resolve::named_or_default`] gives for `new`.
+    /// What exists under the name that [`resolve::named_or_default`] gives for `new`, and the selected TopologyDomain
+    /// where that is the source.
     pub found: Found<'a>,
-    /// Live pods of the set that have a node now. Only looked at where [`set_update::changes_topology`] says so.
+    /// Live pods of the set that have a node now. Only looked at where [`super::changes_topology`] says so.
     pub scheduled_pods: usize,
 }
 

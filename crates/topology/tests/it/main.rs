@@ -1,6 +1,7 @@
 //! One binary for all tests of the crate, which link once.
 
 mod backend;
+mod conditions;
 mod fixtures;
 mod gangs;
 mod levels;
