@@ -1,6 +1,6 @@
 //! Which topology a PodCliqueSet uses, and what became of it.
 //!
-//! Two steps, with a read in between that is the caller's: [`reference`] says which name to look up, [`resolve`] turns
+//! Two steps, with a read in between that is the caller's: [`reference()`] says which name to look up, [`resolve`] turns
 //! what was found under it into one of four answers. Admission passes what it read live, controllers what they cached.
 //! Neither step looks at the words of the constraints.
 
@@ -29,7 +29,7 @@ pub fn reference<'a>(set: &'a PodCliqueSet, source: &'a TopologySource) -> Optio
     scopes::has_constraint(template).then(|| named_or_default(template, source))
 }
 
-/// The topology whose levels the gangs of `set` are packed by. Wider than [`reference`]: with `preferredPacking: Always`
+/// The topology whose levels the gangs of `set` are packed by. Wider than [`reference()`]: with `preferredPacking: Always`
 /// also a set without constraints is packed, though it uses no topology and holds none in place.
 pub fn packing_reference<'a>(set: &'a PodCliqueSet, tas: &'a TopologyAwareScheduling) -> Option<TopologyReference<'a>> {
     let is_packed = tas.preferred_packing == PreferredPacking::Always;
@@ -57,7 +57,8 @@ pub fn named_or_default<'a>(template: &'a PodCliqueSetTemplate, source: &'a Topo
     }
 }
 
-fn default_reference(source: &TopologySource) -> TopologyReference<'_> {
+/// The topology of sets that name none.
+pub fn default_reference(source: &TopologySource) -> TopologyReference<'_> {
     let (kind, name) = match source {
         TopologySource::ClusterTopology { .. } => (TopologyKind::ClusterTopology, DEFAULT_TOPOLOGY_NAME),
         TopologySource::TopologyDomain {

@@ -19,7 +19,7 @@ use crate::levels::{Topology, TopologyKind, meaning};
 use crate::resolve::Resolution;
 use crate::scopes;
 
-/// Both conditions, or none for a set without a constraint. `resolution` is that of [`crate::resolve::reference`].
+/// Both conditions, or none for a set without a constraint. `resolution` is that of [`crate::resolve::reference()`].
 pub fn set_conditions(set: &PodCliqueSet, resolution: &Resolution) -> Vec<ConditionState> {
     if !scopes::has_constraint(&set.spec.template) {
         return Vec::new();

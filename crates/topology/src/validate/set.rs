@@ -12,7 +12,7 @@ use grove_api::{PodCliqueSet, TopologyConstraint};
 use super::set_update;
 use super::{Cause, Verdict, Violation};
 use crate::levels::{Topology, TopologyKind, compare_words};
-use crate::resolve::{self, Found, Resolution, TopologyReference};
+use crate::resolve::{self, Found, Resolution};
 use crate::scopes::{self, ScopedConstraint};
 
 pub(super) const NAME_FIELD: &str = "spec.template.clusterTopologyName";
@@ -50,10 +50,17 @@ pub fn review_set(review: &SetReview<'_>) -> Verdict {
     verdict
 }
 
-/// The constraint that the configuration fills into the template of a new set that has none at all.
+/// The constraint that the configuration fills into the template of a new set that has none at all. An empty one counts:
+/// this runs before the schema, which refuses it, and a mistake is not to be written over.
 pub fn default_constraint(new: &PodCliqueSet, tas: &TopologyAwareScheduling) -> Option<TopologyConstraint> {
     let word = tas.default_pack_domain.as_ref().filter(|_| tas.enabled)?;
-    (!scopes::has_constraint(&new.spec.template)).then(|| TopologyConstraint {
+    let template = &new.spec.template;
+    let of_groups = template.scaling_groups.iter().map(|group| &group.topology_constraint);
+    let of_cliques = template.cliques.iter().map(|clique| &clique.topology_constraint);
+    let mut all = std::iter::once(&template.topology_constraint)
+        .chain(of_groups)
+        .chain(of_cliques);
+    all.all(Option::is_none).then(|| TopologyConstraint {
         pack_domain: Some(word.clone()),
         ..TopologyConstraint::default()
     })
@@ -106,13 +113,11 @@ fn names(review: &SetReview<'_>) -> Vec<Violation> {
 
 /// Is the feature on, is the topology there, does it have the levels.
 fn existence(review: &SetReview<'_>, resolution: &Resolution) -> Vec<Violation> {
-    let template = &review.new.spec.template;
-    let constraints = scopes::constraints(template);
     match resolution {
         Resolution::Unused => without_constraint(review),
         Resolution::Disabled => vec![not_enabled(reference_field(review.new))],
         Resolution::Missing { .. } => vec![missing(review)],
-        Resolution::InForce { topology, .. } => constraints
+        Resolution::InForce { topology, .. } => scopes::constraints(&review.new.spec.template)
             .iter()
             .flat_map(|scoped| undefined_levels(scoped, topology))
             .collect(),
@@ -132,22 +137,20 @@ fn without_constraint(review: &SetReview<'_>) -> Vec<Violation> {
         let name = review.new.spec.template.cluster_topology_name();
         return name.map(|_| not_enabled(NAME_FIELD.to_owned())).into_iter().collect();
     }
-    let TopologySource::TopologyDomain {
-        topology_domain_name,
-        on_topology_missing: OnTopologyMissing::RejectAll,
-        ..
-    } = &tas.source
-    else {
-        return Vec::new();
+    let rejects_all = matches!(
+        tas.source,
+        TopologySource::TopologyDomain {
+            on_topology_missing: OnTopologyMissing::RejectAll,
+            ..
+        }
+    );
+    let selected = resolve::default_reference(&tas.source);
+    let is_there = || {
+        let resolution = resolve::resolve(Some(selected), tas, &review.found);
+        resolution.for_new_reference().topology().is_some()
     };
-    let selected = TopologyReference {
-        kind: TopologyKind::TopologyDomain,
-        name: topology_domain_name,
-        is_default: true,
-    };
-    let selected = resolve::resolve(Some(selected), tas, &review.found).for_new_reference();
-    if review.old.is_none() && selected.topology().is_none() {
-        return vec![domain_missing("spec.template".to_owned(), topology_domain_name)];
+    if rejects_all && review.old.is_none() && !is_there() {
+        return vec![domain_missing("spec.template".to_owned(), selected.name)];
     }
     Vec::new()
 }

@@ -555,6 +555,12 @@ fn v1_the_admin_default_is_filled_into_sets_without_any_constraint() {
         Some(packed("rack"))
     );
     assert_eq!(default_constraint(&set("a").clique("w", packed("host")), &tas), None);
+    let in_group = set("a").clique("w", None).group("g", &["w"], packed("host"));
+    assert_eq!(default_constraint(&in_group, &tas), None);
+    assert_eq!(
+        default_constraint(&set("a").replica(TopologyConstraint::default()), &tas),
+        None
+    );
     assert_eq!(default_constraint(&set("a"), &enabled("")), None);
     let off = TopologyAwareScheduling { enabled: false, ..tas };
     assert_eq!(default_constraint(&set("a"), &off), None);
