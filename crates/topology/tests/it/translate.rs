@@ -224,6 +224,12 @@ fn g244_a_scaled_gang_inherits_the_templates_constraint() {
     };
     assert!(of(None).contains("replica zone\ngang: zone / hostname"));
     assert!(of(Some(packed("rack"))).contains("gang: rack / hostname"));
+    // Without a constraint of its own, it also prefers what the replica prefers.
+    let wish = set("a")
+        .replica(pack(Some("zone"), Some("rack")))
+        .clique("w", None)
+        .group("g", &["w"], None);
+    assert!(described(&gangs(&wish, &resolution, Constrained)[1]).contains("gang: zone / rack"));
     // A group that only prefers is still bound to the replica's level.
     assert!(of(Some(pack(None, Some("rack")))).contains("gang: zone / rack"));
 }

@@ -379,6 +379,8 @@ fn v2_a_missing_topology_domain_blocks_constrained_sets_or_by_policy_all_new_one
     // Existing workloads go on.
     assert!(update(&free, &free, &all, Found::default()).is_admitted());
     assert!(update(&constrained, &constrained, &all, Found::default()).is_admitted());
+    let mutable = from_domain("onTopologyMissing: RejectAll, constraintUpdates: UnscheduledOnly");
+    assert!(update(&constrained, &free, &mutable, Found::default()).is_admitted());
     let domain = topology_domain("default", &["rack"]);
     let there = Found {
         topology_domain: Some(&domain),

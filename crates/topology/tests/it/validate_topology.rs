@@ -167,6 +167,10 @@ fn g244_metadata_and_the_order_of_the_list_can_change_at_any_time() {
         verdict.warnings,
         ["spec.levels: listed as host, rack, used by meaning as rack, host"]
     );
+    // Said when it was written; a later label is no reason to say it again.
+    let mut labelled = reordered.clone();
+    labelled.metadata.labels = Some([("a".to_owned(), "b".to_owned())].into());
+    assert_eq!(update_in_use(&reordered, &labelled, 3), Verdict::default());
 }
 
 #[test]
