@@ -2,6 +2,7 @@
 
 mod backend;
 mod conditions;
+mod examples;
 mod fixtures;
 mod gangs;
 mod levels;
