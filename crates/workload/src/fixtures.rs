@@ -1,0 +1,100 @@
+//! Objects for tests, built with as few words as a test needs.
+
+use grove_api::podcliqueset::{PodCliqueSetTemplate, PodCliqueTemplate, ScalingGroupTemplate};
+use grove_api::{PodCliqueSet, PodCliqueSetSpec, PodCliqueSpec};
+use k8s_openapi::api::core::v1::{Container, PodSpec};
+
+pub(crate) struct SetBuilder(PodCliqueSet);
+
+/// A set of one replica, as the API server stores it.
+pub(crate) fn set(name: &str) -> SetBuilder {
+    let mut set = PodCliqueSet::new(
+        name,
+        PodCliqueSetSpec {
+            replicas: 1,
+            template: PodCliqueSetTemplate::default(),
+            ..PodCliqueSetSpec::default()
+        },
+    );
+    set.metadata.namespace = Some("ns".into());
+    set.metadata.uid = Some(format!("uid-{name}"));
+    set.metadata.generation = Some(1);
+    SetBuilder(set)
+}
+
+impl SetBuilder {
+    pub(crate) fn with_clique(mut self, clique: CliqueBuilder) -> Self {
+        self.0.spec.template.cliques.push(clique.0);
+        self
+    }
+
+    /// Adds a scaling group with its members.
+    pub(crate) fn with_group(mut self, name: &str, (replicas, min): (i32, i32), cliques: Vec<CliqueBuilder>) -> Self {
+        let clique_names = cliques.iter().map(|clique| clique.0.name.clone()).collect();
+        self.0
+            .spec
+            .template
+            .cliques
+            .extend(cliques.into_iter().map(|clique| clique.0));
+        self.0.spec.template.scaling_groups.push(ScalingGroupTemplate {
+            name: name.into(),
+            clique_names,
+            annotations: Default::default(),
+            replicas: Some(replicas),
+            min_available: Some(min),
+            scale_config: None,
+            resource_sharing: vec![],
+            topology_constraint: None,
+        });
+        self
+    }
+
+    pub(crate) fn build(self) -> PodCliqueSet {
+        self.0
+    }
+}
+
+pub(crate) struct CliqueBuilder(PodCliqueTemplate);
+
+/// A clique of one pod.
+pub(crate) fn clique(name: &str) -> CliqueBuilder {
+    let container = Container {
+        name: "main".into(),
+        image: Some("registry.example/app:1".into()),
+        ..Container::default()
+    };
+    CliqueBuilder(PodCliqueTemplate {
+        name: name.into(),
+        spec: PodCliqueSpec {
+            role_name: name.into(),
+            replicas: 1,
+            min_available: Some(1),
+            pod_spec: PodSpec {
+                containers: vec![container],
+                ..PodSpec::default()
+            },
+            ..PodCliqueSpec::default()
+        },
+        ..PodCliqueTemplate::default()
+    })
+}
+
+impl CliqueBuilder {
+    /// Replicas, all of which are the minimum.
+    pub(crate) fn replicas(self, replicas: i32) -> Self {
+        self.sized(replicas, replicas)
+    }
+
+    pub(crate) fn sized(mut self, replicas: i32, min: i32) -> Self {
+        self.0.spec.replicas = replicas;
+        self.0.spec.min_available = Some(min);
+        self
+    }
+}
+
+/// Example of the documentation: a standalone clique, and a group of two cliques of which one replica is the minimum.
+pub(crate) fn example() -> SetBuilder {
+    set("a")
+        .with_clique(clique("fe"))
+        .with_group("pf", (3, 1), vec![clique("pl"), clique("pw").replicas(2)])
+}

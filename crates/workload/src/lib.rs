@@ -1,0 +1,20 @@
+//! The decisions of the workload operator: how a PodCliqueSet becomes running gangs, and stays that way.
+//!
+//! ```text
+//! PodCliqueSet ─▶ revision ─▶ expand ─▶ diff ─▶ writes
+//! PodClique + pods ─▶ pods, update ─▶ pods to create and delete ─▶ pod (what each is)
+//! PodGang + pods ─▶ gang ─▶ references, status, gates that come off
+//! what is seen ─▶ availability, status ─▶ conditions, gang termination
+//! ```
+//!
+//! Every function here is pure: what was observed and the present time go in, what to write and when to look again
+//! comes out. Nothing here waits, calls, reads a clock or remembers: whatever a decision needs to know about the past
+//! is in the objects. Shells do the reading and writing; topology constraints are translated elsewhere.
+
+pub mod hash;
+pub mod meta;
+pub mod names;
+pub mod revision;
+
+#[cfg(test)]
+mod fixtures;
