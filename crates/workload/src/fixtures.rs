@@ -1,8 +1,17 @@
 //! Objects for tests, built with as few words as a test needs.
 
-use grove_api::podcliqueset::{PodCliqueSetTemplate, PodCliqueTemplate, ScalingGroupTemplate};
+use grove_api::podcliqueset::{
+    CliqueStartupType, PodCliqueSetTemplate, PodCliqueTemplate, ScalingGroupTemplate, UpdateStrategy,
+    UpdateStrategyType,
+};
 use grove_api::{PodCliqueSet, PodCliqueSetSpec, PodCliqueSpec};
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Container, PodSpec};
+
+/// The moment at which tests begin.
+pub(crate) fn start() -> Timestamp {
+    "2026-01-01T00:00:00Z".parse().unwrap()
+}
 
 pub(crate) struct SetBuilder(PodCliqueSet);
 
@@ -23,6 +32,11 @@ pub(crate) fn set(name: &str) -> SetBuilder {
 }
 
 impl SetBuilder {
+    pub(crate) fn replicas(mut self, replicas: i32) -> Self {
+        self.0.spec.replicas = replicas;
+        self
+    }
+
     pub(crate) fn with_clique(mut self, clique: CliqueBuilder) -> Self {
         self.0.spec.template.cliques.push(clique.0);
         self
@@ -45,6 +59,18 @@ impl SetBuilder {
             scale_config: None,
             resource_sharing: vec![],
             topology_constraint: None,
+        });
+        self
+    }
+
+    pub(crate) fn order(mut self, order: CliqueStartupType) -> Self {
+        self.0.spec.template.clique_startup_type = order;
+        self
+    }
+
+    pub(crate) fn on_delete(mut self) -> Self {
+        self.0.spec.update_strategy = Some(UpdateStrategy {
+            type_: UpdateStrategyType::OnDelete,
         });
         self
     }
@@ -90,6 +116,16 @@ impl CliqueBuilder {
         self.0.spec.min_available = Some(min);
         self
     }
+
+    pub(crate) fn after(mut self, cliques: &[&str]) -> Self {
+        self.0.spec.starts_after = cliques.iter().map(|name| (*name).to_owned()).collect();
+        self
+    }
+
+    pub(crate) fn edit(mut self, change: impl FnOnce(&mut PodCliqueTemplate)) -> Self {
+        change(&mut self.0);
+        self
+    }
 }
 
 /// Example of the documentation: a standalone clique, and a group of two cliques of which one replica is the minimum.
@@ -97,4 +133,10 @@ pub(crate) fn example() -> SetBuilder {
     set("a")
         .with_clique(clique("fe"))
         .with_group("pf", (3, 1), vec![clique("pl"), clique("pw").replicas(2)])
+}
+
+impl From<PodCliqueSet> for SetBuilder {
+    fn from(set: PodCliqueSet) -> Self {
+        Self(set)
+    }
 }

@@ -19,7 +19,7 @@ use k8s_openapi::apimachinery::pkg::runtime::RawExtension;
 use kube::ResourceExt;
 use serde::{Deserialize, Serialize};
 
-use crate::hash::{canonical_parts, canonical_template, generation_hash, template_hash};
+use crate::hash::{canonical_parts, canonical_template, generation_hash, pod_spec, template_hash};
 use crate::meta::{child_meta, uid};
 use crate::names::{self, Place, is_owned_by};
 
@@ -106,7 +106,7 @@ pub fn resolve(set: &PodCliqueSet, records: &[ControllerRevision], cliques: &[Po
             let kept = found.filter(|found| is_reconciled(set, record) || found.template == text);
             kept.map(|found| found.hash.clone())
         }
-        None => adopted(set, template, text, cliques),
+        None => adopted(set, template, cliques),
     };
     let current: Vec<CliqueRecord> = set
         .spec
@@ -162,19 +162,31 @@ fn is_reconciled(set: &PodCliqueSet, record: &Record) -> bool {
 }
 
 /// A hash label that a PodClique of this role carries, if the PodClique is made from the template as it is now.
-fn adopted(set: &PodCliqueSet, template: &PodCliqueTemplate, text: &str, cliques: &[PodClique]) -> Option<String> {
-    // Labels that the operator adds are not in the template; which ones the user wrote is known from the template.
-    let written = |clique: &PodClique| -> BTreeMap<String, String> {
-        let kept =
-            |(key, value): (&String, &String)| template.labels.contains_key(key).then(|| (key.clone(), value.clone()));
-        clique.labels().iter().filter_map(kept).collect()
-    };
+fn adopted(set: &PodCliqueSet, template: &PodCliqueTemplate, cliques: &[PodClique]) -> Option<String> {
+    let text = canonical_parts(
+        &users(&template.labels),
+        &users(&template.annotations),
+        &pod_spec(set, template),
+    );
     let same = |clique: &&PodClique| {
-        Place::of(set, clique).is_some_and(|place| place.template.name == template.name)
-            && canonical_parts(&written(clique), clique.annotations(), &priority(set, clique)) == text
+        let made = canonical_parts(
+            &users(clique.labels()),
+            &users(clique.annotations()),
+            &priority(set, clique),
+        );
+        Place::of(set, clique).is_some_and(|place| place.template.name == template.name) && made == text
     };
     let found = cliques.iter().filter(|clique| is_of(set, clique)).find(same)?;
     found.labels().get(labels::POD_TEMPLATE_HASH).cloned()
+}
+
+/// Labels or annotations without those that operators add.
+fn users(all: &BTreeMap<String, String>) -> BTreeMap<String, String> {
+    let ours = [labels::MANAGED_BY, labels::PART_OF, labels::COMPONENT, labels::NAME];
+    let kept = all
+        .iter()
+        .filter(|(key, _)| !ours.contains(&key.as_str()) && !key.starts_with("grove.io/"));
+    kept.map(|(key, value)| (key.clone(), value.clone())).collect()
 }
 
 /// Earlier operators left the set's priority out of the PodClique.

@@ -1,0 +1,99 @@
+//! How many replicas things have that others may scale: an autoscaler, or a person with `kubectl scale`.
+
+use std::collections::BTreeMap;
+
+use grove_api::podcliqueset::{PodCliqueTemplate, ScalingGroupTemplate};
+use grove_api::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
+use kube::core::ObjectMeta;
+
+use crate::meta::uid;
+use crate::names::is_owned_by;
+
+/// On a PodClique or PodCliqueScalingGroup: the template's number of replicas when the object was last written. An
+/// edit of the template differs from it; a scaled object does not.
+pub const TEMPLATE_REPLICAS: &str = "grove.io/template-replicas";
+
+/// Bounds every loop over replicas, whatever number somebody wrote into a scale subresource.
+const REPLICAS_MAX: i32 = 10_000;
+
+pub(super) fn bounded(replicas: i32) -> i32 {
+    replicas.clamp(0, REPLICAS_MAX)
+}
+
+/// The cliques and scaling groups of a set that exist, by name. Those of another set of the same name and those that
+/// are being deleted are absent.
+#[derive(Clone, Debug, Default)]
+pub struct Live<'a> {
+    cliques: BTreeMap<&'a str, &'a PodClique>,
+    groups: BTreeMap<&'a str, &'a PodCliqueScalingGroup>,
+}
+
+impl<'a> Live<'a> {
+    pub fn of(set: &PodCliqueSet, cliques: &'a [PodClique], groups: &'a [PodCliqueScalingGroup]) -> Self {
+        let stays = |meta: &ObjectMeta| meta.deletion_timestamp.is_none();
+        let groups: BTreeMap<&str, &PodCliqueScalingGroup> = groups
+            .iter()
+            .filter(|group| is_owned_by(&group.metadata, uid(set)) && stays(&group.metadata))
+            .filter_map(|group| Some((group.metadata.name.as_deref()?, group)))
+            .collect();
+        let ours = |clique: &&PodClique| {
+            is_owned_by(&clique.metadata, uid(set))
+                || groups.values().any(|group| is_owned_by(&clique.metadata, uid(*group)))
+        };
+        let cliques = cliques
+            .iter()
+            .filter(|clique| stays(&clique.metadata))
+            .filter(ours)
+            .filter_map(|clique| Some((clique.metadata.name.as_deref()?, clique)))
+            .collect();
+        Self { cliques, groups }
+    }
+
+    pub fn clique(&self, name: &str) -> Option<&'a PodClique> {
+        self.cliques.get(name).copied()
+    }
+
+    pub fn group(&self, name: &str) -> Option<&'a PodCliqueScalingGroup> {
+        self.groups.get(name).copied()
+    }
+
+    /// Replicas that the PodClique of this name has, or will have.
+    pub fn clique_replicas(&self, name: &str, template: &PodCliqueTemplate) -> i32 {
+        let autoscaled = template.spec.auto_scaling_config.is_some();
+        let observed = self.clique(name).map(|clique| (clique.spec.replicas, &clique.metadata));
+        bounded(kept(template.spec.replicas, autoscaled, observed))
+    }
+
+    /// Replicas that the PodCliqueScalingGroup of this name has, or will have.
+    pub fn group_replicas(&self, name: &str, template: &ScalingGroupTemplate) -> i32 {
+        let observed = self.group(name).map(|group| (group.spec.replicas, &group.metadata));
+        bounded(kept(template.replicas(), template.scale_config.is_some(), observed))
+    }
+
+    /// Replicas of a scaling group that are in the base gang. A group at zero replicas takes no part in it.
+    pub fn base_group_replicas(&self, name: &str, template: &ScalingGroupTemplate) -> i32 {
+        template.min_available().min(self.group_replicas(name, template)).max(0)
+    }
+
+    /// Pods of a clique that must be placed together. A clique at zero replicas takes no part in its gang.
+    pub fn clique_minimum(&self, name: &str, template: &PodCliqueTemplate) -> i32 {
+        min_available(template).min(self.clique_replicas(name, template)).max(0)
+    }
+}
+
+/// The minimum of a clique's template, with the default that admission fills in.
+pub(crate) fn min_available(template: &PodCliqueTemplate) -> i32 {
+    template.spec.min_available.unwrap_or(template.spec.replicas)
+}
+
+/// The live number, unless the author has written another one into the template and no autoscaler owns it.
+fn kept(template: i32, autoscaled: bool, observed: Option<(i32, &ObjectMeta)>) -> i32 {
+    let Some((live, meta)) = observed else { return template };
+    let annotations = meta.annotations.as_ref();
+    let written: Option<i32> = annotations.and_then(|all| all.get(TEMPLATE_REPLICAS)?.parse().ok());
+    if autoscaled || written.is_none_or(|written| written == template) {
+        live
+    } else {
+        template
+    }
+}

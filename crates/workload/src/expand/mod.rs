@@ -1,0 +1,112 @@
+//! What a PodCliqueSet becomes: every object that should exist, given what exists.
+//!
+//! ```text
+//! PodCliqueSet ─┬─ cliques    standalone PodCliques          ┐
+//!               ├─ groups     PodCliqueScalingGroups          │ per replica
+//!               ├─ gangs      base and scaled PodGangs        │
+//!               ├─ services   headless Service                │
+//!               ├─ autoscalers  HPA of what scales itself     ┘
+//!               └─ access     Role, RoleBinding of waiting pods
+//! PodCliqueScalingGroup ── members   its PodCliques, per replica of the group
+//! each level ── claims, compute_domains
+//! ```
+//!
+//! What exists matters in one way only: numbers of replicas that somebody else may have set are kept. The objects here
+//! are compared with what is stored by [`crate::diff`]. Pod references of gangs are [`crate::gang`]'s, topology
+//! constraints are put on by whoever knows the topology.
+
+mod access;
+mod autoscalers;
+pub mod claims;
+mod cliques;
+mod compute_domains;
+pub mod gangs;
+mod groups;
+mod live;
+pub mod order;
+mod services;
+
+use grove_api::{PodClique, PodCliqueScalingGroup, PodCliqueSet, PodGang};
+use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
+use k8s_openapi::api::core::v1::Service;
+use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
+use k8s_openapi::api::resource::v1::ResourceClaim;
+use kube::ResourceExt;
+use kube::core::DynamicObject;
+
+pub use compute_domains::{ComputeDomains, mnnvl_group};
+pub use live::{Live, TEMPLATE_REPLICAS};
+
+use crate::revision::Hashes;
+use claims::ClaimTemplates;
+
+/// A set, and what must be known to expand it.
+#[derive(Clone, Copy, Debug)]
+pub struct Expansion<'a> {
+    pub set: &'a PodCliqueSet,
+    pub hashes: &'a Hashes,
+    /// The scheduler profile that places the set's gangs.
+    pub scheduler: &'a str,
+    /// What exists.
+    pub live: &'a Live<'a>,
+    /// Claim templates that the set refers to and that live outside of it.
+    pub claim_templates: &'a ClaimTemplates,
+}
+
+/// Everything that a set itself owns.
+#[derive(Clone, Debug, Default)]
+pub struct SetChildren {
+    pub cliques: Vec<PodClique>,
+    pub groups: Vec<PodCliqueScalingGroup>,
+    pub gangs: Vec<PodGang>,
+    pub services: Vec<Service>,
+    pub autoscalers: Vec<HorizontalPodAutoscaler>,
+    /// Both or none: only an ordered start needs them.
+    pub role: Option<Role>,
+    pub role_binding: Option<RoleBinding>,
+    pub claims: Vec<ResourceClaim>,
+    pub compute_domains: Vec<DynamicObject>,
+}
+
+/// Everything that one scaling group owns.
+#[derive(Clone, Debug, Default)]
+pub struct GroupChildren {
+    pub cliques: Vec<PodClique>,
+    pub claims: Vec<ResourceClaim>,
+}
+
+impl<'a> Expansion<'a> {
+    pub fn set_children(&self) -> SetChildren {
+        let (role, role_binding) = self.access().unzip();
+        SetChildren {
+            cliques: self.standalone_cliques(),
+            groups: self.groups(),
+            gangs: self.gang_plans().iter().map(|plan| self.gang(plan)).collect(),
+            services: self.services(),
+            autoscalers: self.autoscalers(),
+            role,
+            role_binding,
+            claims: self.set_claims(),
+            compute_domains: self.compute_domains(),
+        }
+    }
+
+    /// What `group`, which is the set's, should own.
+    pub fn group_children(&self, group: &PodCliqueScalingGroup) -> GroupChildren {
+        GroupChildren {
+            cliques: self.member_cliques(group),
+            claims: self.group_claims(group),
+        }
+    }
+
+    fn set_name(&self) -> String {
+        self.set.name_any()
+    }
+
+    fn replicas(&self) -> std::ops::Range<i32> {
+        0..live::bounded(self.set.spec.replicas)
+    }
+}
+
+#[cfg(test)]
+mod tests;
