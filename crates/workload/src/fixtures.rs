@@ -4,13 +4,22 @@ use grove_api::podcliqueset::{
     CliqueStartupType, PodCliqueSetTemplate, PodCliqueTemplate, ScalingGroupTemplate, UpdateStrategy,
     UpdateStrategyType,
 };
-use grove_api::{PodCliqueSet, PodCliqueSetSpec, PodCliqueSpec};
-use jiff::Timestamp;
+use grove_api::{PodClique, PodCliqueScalingGroup, PodCliqueSet, PodCliqueSetSpec, PodCliqueSpec, labels};
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{Container, PodSpec};
+use kube::Resource;
+
+use crate::expand::claims::ClaimTemplates;
+use crate::expand::{Expansion, Live};
+use crate::revision;
 
 /// The moment at which tests begin.
 pub(crate) fn start() -> Timestamp {
     "2026-01-01T00:00:00Z".parse().unwrap()
+}
+
+pub(crate) fn after(seconds: i64) -> Timestamp {
+    start().checked_add(SignedDuration::from_secs(seconds)).unwrap()
 }
 
 pub(crate) struct SetBuilder(PodCliqueSet);
@@ -139,4 +148,56 @@ impl From<PodCliqueSet> for SetBuilder {
     fn from(set: PodCliqueSet) -> Self {
         Self(set)
     }
+}
+
+/// A PodClique as it is stored.
+pub(crate) fn podclique(name: &str, replicas: i32, hash: &str) -> PodClique {
+    let mut clique = PodClique::new(
+        name,
+        PodCliqueSpec {
+            replicas,
+            ..PodCliqueSpec::default()
+        },
+    );
+    clique.metadata.uid = Some(format!("uid-{name}"));
+    clique.metadata.labels = Some([(labels::POD_TEMPLATE_HASH.to_owned(), hash.to_owned())].into());
+    clique
+}
+
+pub(crate) fn store<K: Resource>(mut object: K) -> K {
+    object.meta_mut().uid = Some(format!("uid-{}", object.meta().name.clone().unwrap()));
+    object.meta_mut().resource_version = Some("7".into());
+    object
+}
+
+/// Looks at a set's expansion, given what is stored.
+pub(crate) fn expand<T>(
+    set: &PodCliqueSet,
+    (cliques, groups): (&[PodClique], &[PodCliqueScalingGroup]),
+    look: impl FnOnce(&Expansion<'_>) -> T,
+) -> T {
+    let hashes = revision::resolve(set, &[], &[]).hashes;
+    let live = Live::of(set, cliques, groups);
+    let claim_templates = ClaimTemplates::new();
+    look(&Expansion {
+        set,
+        hashes: &hashes,
+        scheduler: "grove-scheduler",
+        live: &live,
+        claim_templates: &claim_templates,
+    })
+}
+
+/// The cliques and scaling groups that a set becomes, once all of them are stored.
+pub(crate) fn settle(set: &PodCliqueSet) -> (Vec<PodClique>, Vec<PodCliqueScalingGroup>) {
+    let children = expand(set, (&[], &[]), |expansion| expansion.set_children());
+    let groups: Vec<PodCliqueScalingGroup> = children.groups.into_iter().map(store).collect();
+    let members: Vec<PodClique> = expand(set, (&[], &groups), |expansion| {
+        groups
+            .iter()
+            .flat_map(|group| expansion.group_children(group).cliques)
+            .collect()
+    });
+    let cliques = children.cliques.into_iter().chain(members).map(store).collect();
+    (cliques, groups)
 }

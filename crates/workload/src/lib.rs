@@ -16,6 +16,9 @@ pub mod expand;
 pub mod hash;
 pub mod meta;
 pub mod names;
+pub mod observed;
+pub mod pod;
+pub mod pods;
 pub mod revision;
 
 #[cfg(test)]

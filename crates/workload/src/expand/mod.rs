@@ -19,7 +19,7 @@ mod access;
 mod autoscalers;
 pub mod claims;
 mod cliques;
-mod compute_domains;
+pub(crate) mod compute_domains;
 pub mod gangs;
 mod groups;
 mod live;

@@ -9,10 +9,9 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::diff::{Change, Content, changes};
-use crate::fixtures::{SetBuilder, clique, example, set};
+use crate::fixtures::{self, SetBuilder, clique, example, set};
 use crate::meta::uid;
 use crate::names::Place;
-use crate::revision;
 
 /// What exists in a small world: objects as they were made, with UIDs.
 #[derive(Default)]
@@ -21,44 +20,18 @@ struct Stored {
     groups: Vec<PodCliqueScalingGroup>,
 }
 
-fn store<K: Resource>(mut object: K) -> K {
-    object.meta_mut().uid = Some(format!("uid-{}", object.meta().name.clone().unwrap()));
-    object.meta_mut().resource_version = Some("7".into());
-    object
-}
-
-fn expand<T>(set: &PodCliqueSet, stored: &Stored, look: impl FnOnce(&Expansion<'_>) -> T) -> T {
-    let hashes = revision::resolve(set, &[], &[]).hashes;
-    let live = Live::of(set, &stored.cliques, &stored.groups);
-    let claim_templates = ClaimTemplates::new();
-    look(&Expansion {
-        set,
-        hashes: &hashes,
-        scheduler: "grove-scheduler",
-        live: &live,
-        claim_templates: &claim_templates,
-    })
-}
-
 fn children(set: &PodCliqueSet, stored: &Stored) -> SetChildren {
     expand(set, stored, |expansion| expansion.set_children())
 }
 
 /// Everything that the set and its groups become, once all of it is stored.
 fn settle(set: &PodCliqueSet) -> Stored {
-    let mut stored = Stored::default();
-    let children = children(set, &stored);
-    stored.groups = children.groups.into_iter().map(store).collect();
-    stored.cliques = children.cliques.into_iter().map(store).collect();
-    let members: Vec<PodClique> = expand(set, &stored, |expansion| {
-        stored
-            .groups
-            .iter()
-            .flat_map(|group| expansion.group_children(group).cliques)
-            .collect()
-    });
-    stored.cliques.extend(members.into_iter().map(store));
-    stored
+    let (cliques, groups) = fixtures::settle(set);
+    Stored { cliques, groups }
+}
+
+fn expand<T>(set: &PodCliqueSet, stored: &Stored, look: impl FnOnce(&Expansion<'_>) -> T) -> T {
+    fixtures::expand(set, (&stored.cliques, &stored.groups), look)
 }
 
 fn find<'a, K: Resource>(objects: &'a [K], name: &str) -> &'a K {

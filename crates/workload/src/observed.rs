@@ -1,0 +1,227 @@
+//! A pod as decisions see it: the few fields that they read, so that a cache can hold many.
+
+use grove_api::labels;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{ContainerStatus, Pod, PodStatus};
+use kube::ResourceExt;
+
+use crate::names::index_label;
+
+/// How far a pod's life has come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Phase {
+    #[default]
+    Pending,
+    Unknown,
+    Running,
+    Succeeded,
+    Failed,
+}
+
+/// Whether a pod serves. Readiness is judged first: a pod that is ready is ready, however often it crashed before.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Readiness {
+    Ready,
+    /// Not ready, and nothing speaks against it becoming so: it is being pulled, started or warmed up.
+    #[default]
+    Starting,
+    /// Not ready after a container ended with an error.
+    Crashed,
+    /// Was ready since its containers started, and is so no more: a failing probe, or a node that does not answer.
+    Lost,
+}
+
+/// A pod that a PodClique owns.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ObservedPod {
+    pub name: String,
+    pub uid: String,
+    /// Index in its clique; none if the label is missing or no index.
+    pub index: Option<i32>,
+    pub template_hash: String,
+    /// The gang that it says it belongs to.
+    pub gang: String,
+    /// Empty until it is scheduled.
+    pub node: String,
+    pub phase: Phase,
+    pub readiness: Readiness,
+    /// Whether Grove's gate, not anybody else's, holds it.
+    pub is_gated: bool,
+    pub is_terminating: bool,
+    pub created_at: Timestamp,
+}
+
+impl ObservedPod {
+    /// Whether the pod counts. One that is on its way out does not, however long that takes: on a dead node it takes
+    /// for ever.
+    pub fn is_live(&self) -> bool {
+        !self.is_terminating && !self.is_finished()
+    }
+
+    /// Whether the pod has ended and will not run again.
+    pub fn is_finished(&self) -> bool {
+        matches!(self.phase, Phase::Succeeded | Phase::Failed)
+    }
+
+    pub fn is_ready(&self) -> bool {
+        self.is_live() && self.readiness == Readiness::Ready
+    }
+
+    pub fn is_scheduled(&self) -> bool {
+        self.is_live() && !self.node.is_empty()
+    }
+}
+
+impl From<&Pod> for ObservedPod {
+    fn from(pod: &Pod) -> Self {
+        let label = |key: &str| pod.labels().get(key).cloned().unwrap_or_default();
+        let gates = pod.spec.iter().flat_map(|spec| spec.scheduling_gates.iter().flatten());
+        Self {
+            name: pod.name_any(),
+            uid: pod.uid().unwrap_or_default(),
+            index: index_label(&pod.metadata, labels::POD_INDEX),
+            template_hash: label(labels::POD_TEMPLATE_HASH),
+            gang: label(labels::PODGANG),
+            node: pod
+                .spec
+                .as_ref()
+                .and_then(|spec| spec.node_name.clone())
+                .unwrap_or_default(),
+            phase: phase(pod.status.as_ref()),
+            readiness: pod.status.as_ref().map(readiness).unwrap_or_default(),
+            is_gated: gates.into_iter().any(|gate| gate.name == labels::SCHEDULING_GATE),
+            is_terminating: pod.metadata.deletion_timestamp.is_some(),
+            created_at: pod
+                .metadata
+                .creation_timestamp
+                .as_ref()
+                .map_or(Timestamp::UNIX_EPOCH, |time| time.0),
+        }
+    }
+}
+
+fn phase(status: Option<&PodStatus>) -> Phase {
+    match status.and_then(|status| status.phase.as_deref()) {
+        Some("Running") => Phase::Running,
+        Some("Succeeded") => Phase::Succeeded,
+        Some("Failed") => Phase::Failed,
+        Some("Unknown") => Phase::Unknown,
+        _ => Phase::Pending,
+    }
+}
+
+fn readiness(status: &PodStatus) -> Readiness {
+    let ready = status
+        .conditions
+        .iter()
+        .flatten()
+        .find(|condition| condition.type_ == "Ready");
+    if ready.is_some_and(|ready| ready.status == "True") {
+        return Readiness::Ready;
+    }
+    let containers = || status.container_statuses.iter().flatten();
+    if status
+        .init_container_statuses
+        .iter()
+        .flatten()
+        .chain(containers())
+        .any(ended_with_error)
+    {
+        return Readiness::Crashed;
+    }
+    // A pod is not ready from the moment its node takes it, before its containers start. If it became unready after
+    // they had, it was ready in between.
+    let unready_since = ready
+        .and_then(|ready| ready.last_transition_time.as_ref())
+        .map(|time| time.0);
+    let started = containers().filter_map(|container| container.state.as_ref()?.running.as_ref()?.started_at.as_ref());
+    let started_last = started.map(|time| time.0).max();
+    match (unready_since, started_last) {
+        (Some(unready), Some(started)) if unready > started => Readiness::Lost,
+        _ => Readiness::Starting,
+    }
+}
+
+fn ended_with_error(container: &ContainerStatus) -> bool {
+    let states = [&container.state, &container.last_state];
+    let ended = states
+        .into_iter()
+        .flatten()
+        .filter_map(|state| state.terminated.as_ref());
+    ended.into_iter().any(|ended| ended.exit_code != 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn observe(status: Value) -> ObservedPod {
+        let pod: Pod = serde_json::from_value(json!({
+            "metadata": {"name": "p", "uid": "u", "labels": {"grove.io/podclique-pod-index": "3"}},
+            "spec": {"containers": [], "schedulingGates": [{"name": "example.com/other"}]},
+            "status": status,
+        }))
+        .unwrap();
+        ObservedPod::from(&pod)
+    }
+
+    fn unready(since: &str, containers: Value) -> Readiness {
+        let ready = json!([{"type": "Ready", "status": "False", "lastTransitionTime": since}]);
+        observe(json!({"phase": "Running", "conditions": ready, "containerStatuses": containers})).readiness
+    }
+
+    fn container(state: Value, last: Value) -> Value {
+        json!([{"name": "m", "ready": false, "restartCount": 0, "image": "", "imageID": "",
+            "state": state, "lastState": last}])
+    }
+
+    #[test]
+    fn readiness_tells_starting_from_lost_and_crashed() {
+        let running = json!({"running": {"startedAt": "2026-01-01T00:00:10Z"}});
+        let crashed = json!({"terminated": {"exitCode": 1}});
+        // Warming up: not ready since before its container started.
+        assert_eq!(
+            unready("2026-01-01T00:00:05Z", container(running.clone(), json!({}))),
+            Readiness::Starting
+        );
+        assert_eq!(
+            unready("2026-01-01T00:00:10Z", container(running.clone(), json!({}))),
+            Readiness::Starting
+        );
+        assert_eq!(
+            unready("2026-01-01T00:01:00Z", container(running.clone(), json!({}))),
+            Readiness::Lost
+        );
+        assert_eq!(
+            unready("2026-01-01T00:00:05Z", container(running, crashed.clone())),
+            Readiness::Crashed
+        );
+        assert_eq!(
+            unready("2026-01-01T00:00:05Z", container(crashed, json!({}))),
+            Readiness::Crashed
+        );
+        let pulling = json!({"waiting": {"reason": "ImagePullBackOff"}});
+        assert_eq!(
+            unready("2026-01-01T00:00:05Z", container(pulling, json!({}))),
+            Readiness::Starting
+        );
+        assert_eq!(observe(json!({})).readiness, Readiness::Starting);
+    }
+
+    #[test]
+    fn a_ready_pod_with_an_old_crash_is_ready() {
+        let ready = json!([{"type": "Ready", "status": "True"}]);
+        let crashed = container(json!({"running": {}}), json!({"terminated": {"exitCode": 137}}));
+        let pod = observe(json!({"conditions": ready, "containerStatuses": crashed}));
+        assert!(pod.is_ready());
+    }
+
+    #[test]
+    fn other_gates_are_not_ours_and_finished_pods_do_not_count() {
+        let pod = observe(json!({"phase": "Failed"}));
+        assert!(!pod.is_gated && !pod.is_live() && pod.is_finished());
+        assert_eq!(pod.index, Some(3));
+    }
+}
