@@ -11,8 +11,10 @@
 //! comes out. Nothing here waits, calls, reads a clock or remembers: whatever a decision needs to know about the past
 //! is in the objects. Shells do the reading and writing; topology constraints are translated elsewhere.
 
+pub mod conditions;
 pub mod diff;
 pub mod expand;
+pub mod gang;
 pub mod hash;
 pub mod meta;
 pub mod names;
