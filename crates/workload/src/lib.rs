@@ -11,6 +11,7 @@
 //! comes out. Nothing here waits, calls, reads a clock or remembers: whatever a decision needs to know about the past
 //! is in the objects. Shells do the reading and writing; topology constraints are translated elsewhere.
 
+pub mod availability;
 pub mod conditions;
 pub mod diff;
 pub mod expand;

@@ -1,0 +1,131 @@
+//! The pods of a clique, counted, and what follows for its conditions.
+
+use grove_api::PodClique;
+use grove_api::conditions::podclique::{MIN_AVAILABLE_BREACHED, SCHEDULED, breach, scheduled};
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+
+use super::minimum;
+use crate::conditions::{self, Finding, Status};
+use crate::observed::{ObservedPod, Readiness};
+use crate::pods::template_hash;
+
+/// How many live pods are in which state. Pods on their way out are in none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PodCounts {
+    pub live: i32,
+    pub ready: i32,
+    pub scheduled: i32,
+    pub gated: i32,
+    /// Made from the clique's present template.
+    pub updated: i32,
+    pub updated_ready: i32,
+    /// Scheduled, and neither crashed nor lost: ready, or on the way to it.
+    pub ready_or_starting: i32,
+}
+
+impl PodCounts {
+    pub fn of(clique: &PodClique, pods: &[ObservedPod]) -> Self {
+        let hash = template_hash(clique);
+        let mut counts = Self::default();
+        for pod in pods.iter().filter(|pod| pod.is_live()) {
+            let updated = pod.template_hash == hash;
+            let broken = matches!(pod.readiness, Readiness::Crashed | Readiness::Lost);
+            counts.live += 1;
+            counts.ready += i32::from(pod.is_ready());
+            counts.scheduled += i32::from(pod.is_scheduled());
+            counts.gated += i32::from(pod.is_gated);
+            counts.updated += i32::from(updated);
+            counts.updated_ready += i32::from(updated && pod.is_ready());
+            counts.ready_or_starting += i32::from(pod.is_scheduled() && !broken);
+        }
+        counts
+    }
+}
+
+/// The conditions of a clique, from those that it has.
+pub fn clique_conditions(clique: &PodClique, counts: PodCounts, is_updating: bool, now: Timestamp) -> Vec<Condition> {
+    let mut all = clique
+        .status
+        .as_ref()
+        .map(|status| status.conditions.clone())
+        .unwrap_or_default();
+    let generation = clique.metadata.generation;
+    let was_scheduled_before = was_scheduled(clique);
+    conditions::put(&mut all, scheduled_finding(clique, counts), generation, now);
+    let born = clique.metadata.creation_timestamp.as_ref().map_or(now, |time| time.0);
+    let is_scheduled = conditions::is_true(&all, SCHEDULED);
+    if let Some(condition) = all.iter_mut().find(|condition| condition.type_ == SCHEDULED) {
+        let since = &mut condition.last_transition_time.0;
+        // Once scheduled, the time differs from the birth for ever, even if all of it happens in one second.
+        *since = if is_scheduled || was_scheduled_before {
+            after_birth(born).max(*since)
+        } else {
+            born
+        };
+    }
+    if is_scheduled && !was_scheduled_before {
+        // What was missing so far was a place to run. A breach from now on is another one, and its time begins now.
+        all.retain(|condition| condition.type_ != MIN_AVAILABLE_BREACHED);
+    }
+    conditions::put(&mut all, breach_finding(clique, counts, is_updating), generation, now);
+    all
+}
+
+/// The earliest moment that the API's times, which have no fractions, tell apart from the birth.
+fn after_birth(born: Timestamp) -> Timestamp {
+    born.checked_add(jiff::SignedDuration::from_secs(1)).unwrap_or(born)
+}
+
+/// Whether the clique has had its minimum of pods on nodes at any time: its condition has changed since its birth.
+pub fn was_scheduled(clique: &PodClique) -> bool {
+    let born = clique.metadata.creation_timestamp.as_ref().map(|time| time.0);
+    let conditions = clique.status.iter().flat_map(|status| &status.conditions);
+    let mut scheduled = conditions.filter(|condition| condition.type_ == SCHEDULED);
+    scheduled.any(|condition| condition.status == "True" || Some(conditions::since(condition)) != born)
+}
+
+fn scheduled_finding(clique: &PodClique, counts: PodCounts) -> Finding {
+    let (min, found) = (minimum(clique), counts.scheduled);
+    let enough = found >= min;
+    let (reason, opening) = if enough {
+        (scheduled::SUFFICIENT, "Sufficient scheduled pods found.")
+    } else {
+        (scheduled::INSUFFICIENT, "Insufficient scheduled pods.")
+    };
+    let message = format!("{opening} expected at least: {min}, found: {found}");
+    Finding {
+        type_: SCHEDULED,
+        status: Status::of(enough),
+        reason,
+        message,
+    }
+}
+
+fn breach_finding(clique: &PodClique, counts: PodCounts, is_updating: bool) -> Finding {
+    let min = minimum(clique);
+    let found = counts.ready_or_starting;
+    let (status, reason, message) = if is_updating {
+        (
+            Status::Unknown,
+            breach::UPDATE_IN_PROGRESS,
+            "Update is in progress".to_owned(),
+        )
+    } else if counts.scheduled < min {
+        let message = format!("Scheduled replicas ({}) below MinAvailable ({min})", counts.scheduled);
+        (Status::True, breach::SCHEDULED_BELOW_MINIMUM, message)
+    } else if found < min {
+        let message = format!("Insufficient ready or starting pods. expected at least: {min}, found: {found}");
+        (Status::True, breach::INSUFFICIENT_READY, message)
+    } else {
+        let message =
+            format!("Either sufficient ready or starting pods found. expected at least: {min}, found: {found}");
+        (Status::False, breach::SUFFICIENT_READY, message)
+    };
+    Finding {
+        type_: MIN_AVAILABLE_BREACHED,
+        status,
+        reason,
+        message,
+    }
+}
