@@ -23,6 +23,8 @@ pub mod observed;
 pub mod pod;
 pub mod pods;
 pub mod revision;
+pub mod status;
+pub mod update;
 
 #[cfg(test)]
 mod fixtures;

@@ -51,3 +51,9 @@ pub(crate) fn child_meta(set: &PodCliqueSet, name: &str, component: Option<&str>
 pub(crate) fn labels_of<const N: usize>(pairs: [(&str, &str); N]) -> BTreeMap<String, String> {
     pairs.map(|(key, value)| (key.to_owned(), value.to_owned())).into()
 }
+
+/// A selector as the scale subresource reports it.
+pub(crate) fn selector(labels: &BTreeMap<String, String>) -> String {
+    let terms: Vec<String> = labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
+    terms.join(",")
+}

@@ -1,6 +1,6 @@
 //! How many replicas things have that others may scale: an autoscaler, or a person with `kubectl scale`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use grove_api::podcliqueset::{PodCliqueTemplate, ScalingGroupTemplate};
 use grove_api::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
@@ -36,9 +36,12 @@ impl<'a> Live<'a> {
             .filter(|group| is_owned_by(&group.metadata, uid(set)) && stays(&group.metadata))
             .filter_map(|group| Some((group.metadata.name.as_deref()?, group)))
             .collect();
+        let owners: BTreeSet<&str> = groups.values().map(|group| uid(*group)).chain([uid(set)]).collect();
         let ours = |clique: &&PodClique| {
-            is_owned_by(&clique.metadata, uid(set))
-                || groups.values().any(|group| is_owned_by(&clique.metadata, uid(*group)))
+            let references = clique.metadata.owner_references.iter().flatten();
+            references
+                .into_iter()
+                .any(|owner| owner.controller == Some(true) && owners.contains(owner.uid.as_str()))
         };
         let cliques = cliques
             .iter()
@@ -51,6 +54,11 @@ impl<'a> Live<'a> {
 
     pub fn clique(&self, name: &str) -> Option<&'a PodClique> {
         self.cliques.get(name).copied()
+    }
+
+    /// All cliques of the set, standalone ones and members.
+    pub fn cliques(&self) -> impl Iterator<Item = &'a PodClique> {
+        self.cliques.values().copied()
     }
 
     pub fn group(&self, name: &str) -> Option<&'a PodCliqueScalingGroup> {
