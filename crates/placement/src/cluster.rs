@@ -1,0 +1,328 @@
+//! The cluster as the engine sees it: nodes, what runs on them, topologies, and shapes with their counts.
+//!
+//! It is told of every change (a node came, changed, went; pods were bound or ended) and updates what the change
+//! touches: O(levels) sums at once, and per shape when the shape is next asked for. It decides nothing.
+
+use std::collections::HashMap;
+
+use crate::eligibility::{Rules, Traits, Verdict};
+use crate::plan::{Assignment, Stale};
+use crate::resources::{Amounts, Ledger, Resource, signed};
+use crate::shapes::{Log, RuleSet, Shape, ShapeId, ShapeState, Sources, cool_down};
+use crate::topology::{TopologyId, TopologySpec, Tree};
+
+/// Handle of a node. It stays the node's own while the node exists and returns with it under the same name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NodeId(pub(crate) u32);
+
+/// A node as it is reported.
+#[derive(Clone, Debug, Default)]
+pub struct NodeSpec {
+    pub traits: Traits,
+    pub allocatable: Amounts,
+}
+
+#[derive(Debug, Default)]
+pub struct Cluster {
+    pub(crate) ledger: Ledger,
+    pub(crate) nodes: Vec<Traits>,
+    present: Vec<bool>,
+    by_name: HashMap<String, u32>,
+    pub(crate) trees: Vec<Tree>,
+    pub(crate) rule_sets: Vec<RuleSet>,
+    pub(crate) shapes: Vec<ShapeState>,
+    by_shape: HashMap<Shape, u32>,
+    log: Log,
+    asked: u64,
+}
+
+impl Cluster {
+    pub fn new() -> Self {
+        Cluster::default()
+    }
+
+    /// A resource that nodes state.
+    pub fn resource(&mut self, name: &str) -> Resource {
+        self.resource_everywhere(name, 0)
+    }
+
+    /// A resource that every node has `amount` of unless it states another: a host port, a pod count.
+    pub fn resource_everywhere(&mut self, name: &str, amount: u64) -> Resource {
+        if let Some(known) = self.ledger.find(name) {
+            return known;
+        }
+        let resource = self.ledger.push_resource(name, amount, &self.present);
+        for tree in &mut self.trees {
+            tree.push_resource();
+        }
+        for node in 0..self.nodes.len() as u32 {
+            self.learn_free(node, Some(resource));
+        }
+        resource
+    }
+
+    pub fn resource_name(&self, resource: Resource) -> &str {
+        self.ledger.name(resource)
+    }
+
+    /// Adds a topology over the nodes, those that exist and those to come.
+    pub fn add_topology(&mut self, spec: TopologySpec) -> TopologyId {
+        let mut tree = Tree::new(spec);
+        let id = TopologyId(self.trees.len() as u32);
+        for _ in self.ledger.resources() {
+            tree.push_resource();
+        }
+        for node in 0..self.nodes.len() as u32 {
+            tree.push_node();
+            if self.present[node as usize] {
+                tree.link(node, &self.nodes[node as usize].labels);
+            }
+        }
+        self.trees.push(tree);
+        for node in 0..self.nodes.len() as u32 {
+            for resource in self.ledger.resources() {
+                let free = self.ledger.free(node, resource);
+                let tree = &mut self.trees[id.0 as usize];
+                if tree.is_linked(node) {
+                    tree.shift_free(node, resource.0, 0, free);
+                }
+            }
+        }
+        id
+    }
+
+    pub fn topology(&self, name: &str) -> Option<TopologyId> {
+        let index = self.trees.iter().position(|tree| tree.spec.name == name)?;
+        Some(TopologyId(index as u32))
+    }
+
+    /// Adds a node, or takes over a change of it. What runs on it stays.
+    pub fn set_node(&mut self, spec: NodeSpec) -> NodeId {
+        let known = self.by_name.get(&spec.traits.name).copied();
+        let node = known.unwrap_or_else(|| self.push_node(&spec.traits.name));
+        let moved = !self.present[node as usize] || self.nodes[node as usize] != spec.traits;
+        if moved {
+            self.unlink(node);
+        }
+        self.forget_free(node, None);
+        self.ledger.set_allocatable(node, Some(&spec.allocatable));
+        self.learn_free(node, None);
+        if moved {
+            self.link(node, spec.traits);
+        }
+        self.log.push(node, self.nodes.len());
+        NodeId(node)
+    }
+
+    /// The node is gone, with its capacity. What ran there is released by whoever bound it.
+    pub fn remove_node(&mut self, node: NodeId) {
+        if !self.present.get(node.0 as usize).copied().unwrap_or(false) {
+            return;
+        }
+        self.unlink(node.0);
+        self.ledger.set_allocatable(node.0, None);
+        for rule_set in &mut self.rule_sets {
+            rule_set.verdicts[node.0 as usize] = Verdict::Gone;
+        }
+        self.log.push(node.0, self.nodes.len());
+    }
+
+    pub fn node(&self, name: &str) -> Option<NodeId> {
+        let node = *self.by_name.get(name)?;
+        self.present[node as usize].then_some(NodeId(node))
+    }
+
+    pub fn node_name(&self, node: NodeId) -> &str {
+        &self.nodes[node.0 as usize].name
+    }
+
+    pub fn nodes(&self) -> impl Iterator<Item = NodeId> + '_ {
+        (0..self.nodes.len() as u32)
+            .filter(|node| self.present[*node as usize])
+            .map(NodeId)
+    }
+
+    pub fn free(&self, node: NodeId, resource: Resource) -> i64 {
+        self.ledger.free(node.0, resource)
+    }
+
+    /// Something runs on a node, whoever put it there.
+    pub fn take(&mut self, node: NodeId, amounts: &Amounts) {
+        self.change(node.0, amounts, -1);
+    }
+
+    /// Something that ran on a node has ended.
+    pub fn give_back(&mut self, node: NodeId, amounts: &Amounts) {
+        self.change(node.0, amounts, 1);
+    }
+
+    /// The shape of a pod; equal shapes have one handle.
+    pub fn shape(&mut self, shape: &Shape) -> ShapeId {
+        if let Some(known) = self.by_shape.get(shape) {
+            return ShapeId(*known);
+        }
+        let known = self.rule_sets.iter().position(|set| set.rules == shape.rules);
+        let rule_set = known.unwrap_or_else(|| {
+            let judge = |node| self.judge(&shape.rules, node);
+            let verdicts = (0..self.nodes.len() as u32).map(judge).collect();
+            self.rule_sets.push(RuleSet {
+                rules: shape.rules.clone(),
+                verdicts,
+            });
+            self.rule_sets.len() - 1
+        });
+        let id = self.shapes.len() as u32;
+        self.shapes.push(ShapeState::new(shape.requests.clone(), rule_set));
+        self.by_shape.insert(shape.clone(), id);
+        ShapeId(id)
+    }
+
+    pub fn requests(&self, shape: ShapeId) -> &Amounts {
+        &self.shapes[shape.0 as usize].requests
+    }
+
+    /// Binds all of a plan's pods, or none when the cluster changed and one of them no longer fits.
+    pub fn commit(&mut self, assignments: &[Assignment]) -> Result<(), Stale> {
+        for (done, assignment) in assignments.iter().enumerate() {
+            if !self.accepts(assignment) {
+                for earlier in &assignments[..done] {
+                    self.move_pods(earlier, 1);
+                }
+                return Err(Stale {
+                    node: assignment.node,
+                    pod_group: assignment.pod_group,
+                });
+            }
+            self.move_pods(assignment, -1);
+        }
+        Ok(())
+    }
+
+    /// Gives back what a plan's pods held.
+    pub fn release(&mut self, assignments: &[Assignment]) {
+        for assignment in assignments {
+            self.move_pods(assignment, 1);
+        }
+    }
+
+    fn accepts(&self, assignment: &Assignment) -> bool {
+        let shape = &self.shapes[assignment.shape.0 as usize];
+        let verdict = self.rule_sets[shape.rule_set].verdicts.get(assignment.node.0 as usize);
+        let fits = |(resource, amount): (Resource, u64)| {
+            let needed = signed(amount.saturating_mul(u64::from(assignment.pods)));
+            self.ledger.free(assignment.node.0, resource) >= needed
+        };
+        verdict == Some(&Verdict::Eligible) && shape.requests.iter().all(fits)
+    }
+
+    fn move_pods(&mut self, assignment: &Assignment, sign: i64) {
+        let requests = std::mem::take(&mut self.shapes[assignment.shape.0 as usize].requests);
+        self.change(assignment.node.0, &requests, sign * i64::from(assignment.pods));
+        self.shapes[assignment.shape.0 as usize].requests = requests;
+    }
+
+    fn change(&mut self, node: u32, amounts: &Amounts, times: i64) {
+        for (resource, amount) in amounts.iter() {
+            let before = self.ledger.free(node, resource);
+            self.ledger.change(node, resource, signed(amount).saturating_mul(times));
+            let after = self.ledger.free(node, resource);
+            for tree in self.trees.iter_mut().filter(|tree| tree.is_linked(node)) {
+                tree.shift_free(node, resource.0, before, after);
+            }
+        }
+        self.log.push(node, self.nodes.len());
+    }
+
+    /// Brings the counts of a shape for a topology up to date.
+    pub(crate) fn refresh(&mut self, shape: ShapeId, topology: TopologyId) {
+        self.asked += 1;
+        let state = &mut self.shapes[shape.0 as usize];
+        let sources = Sources {
+            ledger: &self.ledger,
+            verdicts: &self.rule_sets[state.rule_set].verdicts,
+            trees: &self.trees,
+            log: &self.log,
+        };
+        state.refresh(topology.0 as usize, &sources, self.asked);
+        cool_down(&mut self.shapes);
+    }
+
+    fn push_node(&mut self, name: &str) -> u32 {
+        let node = self.nodes.len() as u32;
+        self.by_name.insert(name.to_owned(), node);
+        self.nodes.push(Traits::default());
+        self.present.push(false);
+        self.ledger.push_node();
+        for tree in &mut self.trees {
+            tree.push_node();
+        }
+        for rule_set in &mut self.rule_sets {
+            rule_set.verdicts.push(Verdict::Gone);
+        }
+        node
+    }
+
+    fn unlink(&mut self, node: u32) {
+        if !std::mem::replace(&mut self.present[node as usize], false) {
+            return;
+        }
+        self.forget_free(node, None);
+        for shape in &mut self.shapes {
+            shape.forget_node(node, &self.trees);
+        }
+        for tree in &mut self.trees {
+            tree.unlink(node);
+        }
+    }
+
+    fn link(&mut self, node: u32, traits: Traits) {
+        self.present[node as usize] = true;
+        for tree in &mut self.trees {
+            tree.link(node, &traits.labels);
+        }
+        self.nodes[node as usize] = traits;
+        self.learn_free(node, None);
+        for shape in &mut self.shapes {
+            shape.learn_node(node, &self.trees);
+        }
+        for index in 0..self.rule_sets.len() {
+            self.rule_sets[index].verdicts[node as usize] = self.judge(&self.rule_sets[index].rules, node);
+        }
+    }
+
+    fn judge(&self, rules: &Rules, node: u32) -> Verdict {
+        if !self.present[node as usize] {
+            return Verdict::Gone;
+        }
+        let is_inside = |topology: TopologyId| {
+            self.trees
+                .get(topology.0 as usize)
+                .is_some_and(|tree| tree.is_inside(node))
+        };
+        rules.judge(&self.nodes[node as usize], is_inside)
+    }
+
+    /// Takes what a node has free out of the sums of its domains.
+    fn forget_free(&mut self, node: u32, only: Option<Resource>) {
+        self.shift_sums(node, only, false);
+    }
+
+    /// Adds what a node has free to the sums of its domains.
+    fn learn_free(&mut self, node: u32, only: Option<Resource>) {
+        self.shift_sums(node, only, true);
+    }
+
+    fn shift_sums(&mut self, node: u32, only: Option<Resource>, add: bool) {
+        for resource in self
+            .ledger
+            .resources()
+            .filter(|resource| only.is_none_or(|one| one == *resource))
+        {
+            let free = self.ledger.free(node, resource);
+            let (before, after) = if add { (0, free) } else { (free, 0) };
+            for tree in self.trees.iter_mut().filter(|tree| tree.is_linked(node)) {
+                tree.shift_free(node, resource.0, before, after);
+            }
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! Where the pods of a gang go.
+//!
+//! A [`Cluster`] is told of nodes, topologies and what runs; a [`Solver`] places one [`Gang`] at a time: all of its
+//! minimum inside the domains that it requires, as close together as it can be, or a proof that it cannot be. Placing
+//! changes nothing; [`Cluster::commit`] binds a plan whole or not at all, and the next gang sees it.
+//!
+//! ```text
+//! cluster ── nodes, what runs on them, topologies          (changed by the caller)
+//!   ├ resources    amounts, what every node has left
+//!   ├ eligibility  which nodes a pod may use at all
+//!   ├ topology     the tree of domains
+//!   └ shapes       pods that are alike ── counts: how many fit, per node and domain
+//! solve   ── one gang on one cluster: placed, infeasible, or undecided within the budget
+//! report  ── where the scopes of a gang lie, by name
+//! ```
+//!
+//! Deliberately not here: Kubernetes types, clocks, names of pods, I/O, randomness. The same input gives the same plan.
+
+mod cluster;
+mod counts;
+mod eligibility;
+mod gang;
+mod plan;
+mod report;
+mod resources;
+mod shapes;
+mod solve;
+mod topology;
+
+pub use cluster::{Cluster, NodeId, NodeSpec};
+pub use eligibility::{Attribute, Effect, Requirement, Rules, Taint, Test, Toleration, Traits, Verdict};
+pub use gang::{Gang, Group, Pack, PodGroup, Replica};
+pub use plan::{Assignment, Plan, Quality, Stale, Work};
+pub use report::{ScopeReport, Standing, report, score};
+pub use resources::{Amounts, Resource};
+pub use shapes::{Shape, ShapeId};
+pub use solve::{Budget, Outcome, Solver};
+pub use topology::{LEVELS_MAX, Level, TopologyId, TopologySpec};

@@ -1,0 +1,118 @@
+//! Where the scopes of a gang lie, in the names that people use: for status, events and tables.
+
+use crate::cluster::{Cluster, NodeId};
+use crate::gang::{Gang, Pack};
+use crate::plan::Assignment;
+use crate::topology::Tree;
+
+/// Whether a scope has what it prefers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// It prefers nothing, or nothing beyond what it requires.
+    Indifferent,
+    Met,
+    Missed,
+}
+
+/// One scope with its pods, placed or bound.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ScopeReport {
+    pub name: String,
+    pub required: Option<String>,
+    pub preferred: Option<String>,
+    pub standing: Standing,
+    /// Level word and names of its domains, broad to narrow, hosts last.
+    pub domains: Vec<(String, Vec<String>)>,
+}
+
+/// The gang, its groups and its pod-groups, as they lie with a plan's assignments and with their bound pods.
+pub fn report(cluster: &Cluster, gang: &Gang, assignments: &[Assignment]) -> Vec<ScopeReport> {
+    let Some(tree) = cluster.trees.get(gang.topology.0 as usize) else {
+        return Vec::new();
+    };
+    let nodes = |is_member: &dyn Fn(usize) -> bool| -> Vec<NodeId> {
+        let placed = assignments.iter().filter(|assignment| is_member(assignment.pod_group));
+        let members = gang
+            .pod_groups
+            .iter()
+            .enumerate()
+            .filter(|(index, _)| is_member(*index));
+        let bound = members.flat_map(|(_, pod_group)| pod_group.bound.iter().copied());
+        let mut nodes: Vec<NodeId> = placed.map(|assignment| assignment.node).chain(bound).collect();
+        nodes.retain(|node| tree.is_linked(node.0));
+        nodes.sort_unstable();
+        nodes.dedup();
+        nodes
+    };
+    let scope = |name: &str, pack: &Pack, nodes: &[NodeId]| describe((cluster, tree), name, pack, nodes);
+    let mut scopes = vec![scope(&gang.name, &gang.pack, &nodes(&|_| true))];
+    for (index, group) in gang.groups.iter().enumerate() {
+        let is_member = |pod_group: usize| gang.pod_groups[pod_group].group == Some(index);
+        scopes.push(scope(&group.name, &group.pack, &nodes(&is_member)));
+    }
+    for (index, pod_group) in gang.pod_groups.iter().enumerate() {
+        scopes.push(scope(
+            &pod_group.name,
+            &pod_group.pack,
+            &nodes(&|member| member == index),
+        ));
+    }
+    scopes
+}
+
+/// How well a gang is placed, from 0 to 1: one over the number of domains at the preferred level, averaged over the
+/// scopes that prefer one. A gang that prefers nothing scores 1.
+pub fn score(scopes: &[ScopeReport]) -> f64 {
+    let share = |scope: &ScopeReport| {
+        let preferred = scope
+            .preferred
+            .as_ref()
+            .filter(|_| scope.standing != Standing::Indifferent)?;
+        let (_, names) = scope.domains.iter().find(|(word, _)| word == preferred)?;
+        Some(1.0 / names.len().max(1) as f64)
+    };
+    let shares: Vec<f64> = scopes.iter().filter_map(share).collect();
+    if shares.is_empty() {
+        1.0
+    } else {
+        shares.iter().sum::<f64>() / shares.len() as f64
+    }
+}
+
+fn describe((cluster, tree): (&Cluster, &Tree), name: &str, pack: &Pack, nodes: &[NodeId]) -> ScopeReport {
+    let names = |depth: u8| -> Vec<String> {
+        let mut places: Vec<_> = nodes.iter().map(|node| tree.above(node.0, depth)).collect();
+        places.sort_unstable();
+        places.dedup();
+        places
+            .into_iter()
+            .map(|place| place_name(cluster, tree, place))
+            .collect()
+    };
+    let domains: Vec<(String, Vec<String>)> = (1..=tree.host_depth())
+        .map(|depth| (tree.word(depth).to_owned(), names(depth)))
+        .collect();
+    let depth_of = |word: &Option<String>| word.as_ref().and_then(|word| tree.depth_of(word)).unwrap_or(0);
+    let (required, preferred) = (depth_of(&pack.required), depth_of(&pack.preferred));
+    let standing = match preferred {
+        _ if preferred <= required || nodes.is_empty() => Standing::Indifferent,
+        _ if domains[usize::from(preferred) - 1].1.len() == 1 && tree.is_inside(nodes[0].0) => Standing::Met,
+        _ => Standing::Missed,
+    };
+    ScopeReport {
+        name: name.to_owned(),
+        required: pack.required.clone(),
+        preferred: pack.preferred.clone(),
+        standing,
+        domains,
+    }
+}
+
+/// The name of a domain as its label has it, or of a node.
+pub(crate) fn place_name(cluster: &Cluster, tree: &Tree, place: crate::topology::Place) -> String {
+    if place.depth == tree.host_depth() {
+        cluster.nodes[place.id as usize].name.clone()
+    } else {
+        tree.domains[place.id as usize].name.clone()
+    }
+}

@@ -1,0 +1,192 @@
+//! What one attempt has tried so far, on top of the cluster and without touching it: pods put on hosts, and the domains
+//! that this makes the gang use. Everything is undone in reverse, so a search can step back at no cost.
+
+use crate::cluster::Cluster;
+use crate::resources::{Ledger, Resource};
+use crate::shapes::ShapeState;
+use crate::solve::problem::Problem;
+use crate::solve::rank::Rank;
+use crate::topology::{Place, Tree};
+
+/// The parts of a cluster that a search reads.
+#[derive(Clone, Copy)]
+pub(crate) struct View<'a> {
+    pub(crate) tree: &'a Tree,
+    pub(crate) topology: usize,
+    pub(crate) ledger: &'a Ledger,
+    pub(crate) shapes: &'a [ShapeState],
+}
+
+impl<'a> View<'a> {
+    pub(crate) fn new(cluster: &'a Cluster, topology: usize) -> Self {
+        View {
+            tree: &cluster.trees[topology],
+            topology,
+            ledger: &cluster.ledger,
+            shapes: &cluster.shapes,
+        }
+    }
+
+    /// The shape of an item.
+    pub(crate) fn shape(&self, problem: &Problem, item: usize) -> &'a ShapeState {
+        &self.shapes[problem.shapes[problem.items[item].shape].0 as usize]
+    }
+}
+
+/// Pods of an item on a host.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Put {
+    pub(crate) item: usize,
+    pub(crate) node: u32,
+    pub(crate) pods: u32,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Overlay {
+    pub(crate) puts: Vec<Put>,
+    /// Per node: index of its amounts in `taken`, plus one.
+    slots: Vec<u32>,
+    touched: Vec<u32>,
+    /// Amounts per touched host, `width` each.
+    taken: Vec<i64>,
+    width: usize,
+    /// How often each domain and each node is used, by bound pods, chosen domains and tried pods.
+    domains: Vec<u32>,
+    nodes: Vec<u32>,
+    /// Domains used and what they had free, per depth.
+    pub(crate) used: Rank,
+    scarce: Option<Resource>,
+}
+
+impl Default for Rank {
+    fn default() -> Self {
+        Rank::ZERO
+    }
+}
+
+impl Overlay {
+    /// Starts an attempt. Nothing of an earlier one is left: it was undone.
+    pub(crate) fn start(&mut self, view: View, width: usize, scarce: Option<Resource>) {
+        self.slots.resize(view.ledger.nodes(), 0);
+        self.nodes.resize(view.ledger.nodes(), 0);
+        self.domains.resize(view.tree.domains.len().max(self.domains.len()), 0);
+        self.width = width;
+        self.scarce = scarce;
+        self.used = Rank::ZERO;
+    }
+
+    pub(crate) fn is_used(&self, place: Place, host_depth: u8) -> bool {
+        let counters = if place.depth == host_depth {
+            &self.nodes
+        } else {
+            &self.domains
+        };
+        counters[place.id as usize] > 0
+    }
+
+    /// The gang uses a place, and so every domain around it.
+    pub(crate) fn mark(&mut self, view: View, place: Place) {
+        let host_depth = view.tree.host_depth();
+        for depth in 1..=place.depth {
+            let around = view.tree.widen(place, depth);
+            let is_host = depth == host_depth;
+            let counter = if is_host {
+                &mut self.nodes[around.id as usize]
+            } else {
+                &mut self.domains[around.id as usize]
+            };
+            *counter += 1;
+            if *counter == 1 {
+                *self.used.domains_mut(depth) += 1;
+                *self.used.opened_mut(depth) += opens(view, around, self.scarce);
+            }
+        }
+    }
+
+    pub(crate) fn unmark(&mut self, view: View, place: Place) {
+        let host_depth = view.tree.host_depth();
+        for depth in 1..=place.depth {
+            let around = view.tree.widen(place, depth);
+            let is_host = depth == host_depth;
+            let counter = if is_host {
+                &mut self.nodes[around.id as usize]
+            } else {
+                &mut self.domains[around.id as usize]
+            };
+            *counter -= 1;
+            if *counter == 0 {
+                *self.used.domains_mut(depth) -= 1;
+                *self.used.opened_mut(depth) -= opens(view, around, self.scarce);
+            }
+        }
+    }
+
+    /// Room for pods of a shape on a host, beside what the attempt put there.
+    pub(crate) fn room(&self, view: View, shape: &ShapeState, node: u32, resources: &[Resource]) -> u16 {
+        let Some(slot) = (self.slots[node as usize] as usize).checked_sub(1) else {
+            return shape.rooms[node as usize];
+        };
+        let taken = |resource: Resource| {
+            let column = resources.iter().position(|known| *known == resource);
+            column.map_or(0, |column| self.taken[slot * self.width + column])
+        };
+        shape.room_with(node, view.ledger, taken)
+    }
+
+    /// Puts pods of an item on a host.
+    pub(crate) fn put(&mut self, view: View, put: Put, shape: &ShapeState, resources: &[Resource]) {
+        let slot = self.slot(put.node);
+        for (column, resource) in resources.iter().enumerate() {
+            let amount = shape.requests.get(*resource) as i64;
+            self.taken[slot * self.width + column] += amount * i64::from(put.pods);
+        }
+        self.mark(
+            view,
+            Place {
+                depth: view.tree.host_depth(),
+                id: put.node,
+            },
+        );
+        self.puts.push(put);
+    }
+
+    /// Takes all pods off again; marks stay.
+    pub(crate) fn clear_puts(&mut self, view: View) {
+        while let Some(put) = self.puts.pop() {
+            self.unmark(
+                view,
+                Place {
+                    depth: view.tree.host_depth(),
+                    id: put.node,
+                },
+            );
+        }
+        for node in self.touched.drain(..) {
+            self.slots[node as usize] = 0;
+        }
+        self.taken.clear();
+    }
+
+    /// Hosts that the attempt put pods on.
+    pub(crate) fn touched(&self) -> &[u32] {
+        &self.touched
+    }
+
+    fn slot(&mut self, node: u32) -> usize {
+        if self.slots[node as usize] == 0 {
+            self.touched.push(node);
+            self.slots[node as usize] = self.touched.len() as u32;
+            self.taken.resize(self.touched.len() * self.width, 0);
+        }
+        self.slots[node as usize] as usize - 1
+    }
+}
+
+/// What using a place takes away from whoever needs it whole: all that it has free of the scarce resource.
+pub(crate) fn opens(view: View, place: Place, scarce: Option<Resource>) -> u64 {
+    let Some(scarce) = scarce else { return 0 };
+    if place.depth == view.tree.host_depth() {
+        return view.ledger.free(place.id, scarce).max(0) as u64;
+    }
+    view.tree.free(place.id, scarce.0)
+}

@@ -1,0 +1,544 @@
+//! Chooses a domain for every scope that asks for one, outer scopes first, and packs the pods.
+//!
+//! A depth-first search over the scopes: for each, domains from the preferred level up to the required one, the most
+//! promising first; a domain that cannot hold what it would have to is passed over, and so is one that cannot lead to
+//! anything better than what is known. When every scope has its domain, the items are packed into hosts. With budget
+//! enough the search is complete: what it finds is the best there is, and when it finds nothing there is nothing.
+
+use std::cmp::Reverse;
+use std::ops::Range;
+
+use crate::plan::Work;
+use crate::solve::exact::{Packer, Task, TooLarge};
+use crate::solve::fill::{Filler, Need, fewest};
+use crate::solve::overlay::{Overlay, Put, View, opens};
+use crate::solve::problem::{Problem, Scope};
+use crate::solve::rank::Rank;
+use crate::topology::{Place, ROOT};
+
+/// How much work a search may do: candidates, hosts and states looked at, not time, so that it repeats exactly.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Budget {
+    /// Until a placement is found.
+    pub find: u64,
+    /// After that, to find a better one.
+    pub improve: u64,
+}
+
+impl Budget {
+    /// Search to the end.
+    pub const UNLIMITED: Budget = Budget {
+        find: u64::MAX,
+        improve: u64::MAX,
+    };
+}
+
+impl Default for Budget {
+    fn default() -> Self {
+        Budget {
+            find: 2_000_000,
+            improve: 10_000,
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Scratch {
+    pub(crate) overlay: Overlay,
+    pub(crate) filler: Filler,
+    packer: Packer,
+    candidates: Vec<Candidate>,
+    domains: Vec<u32>,
+    children: Vec<u32>,
+    /// The place of every scope, as far as chosen.
+    targets: Vec<Place>,
+    /// The place of every item.
+    places: Vec<Place>,
+    packing_order: Vec<usize>,
+    found: Vec<Put>,
+    pub(crate) best: Vec<Put>,
+}
+
+/// A domain that a scope could take.
+#[derive(Clone, Copy, Debug)]
+struct Candidate {
+    /// Domains around and at it that the gang would use anew.
+    opened: u8,
+    need: Need,
+    place: Place,
+}
+
+impl Candidate {
+    fn order(&self) -> (u8, Need, Place) {
+        (self.opened, self.need, self.place)
+    }
+}
+
+/// How a search ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(clippy::large_enum_variant, reason = "made once per search, on the stack")]
+pub(crate) enum End {
+    /// The best puts are in the scratch.
+    Found {
+        rank: Rank,
+        proven: bool,
+    },
+    Impossible,
+    GaveUp,
+}
+
+pub(crate) struct Search<'a> {
+    view: View<'a>,
+    problem: &'a Problem,
+    budget: Budget,
+    scratch: &'a mut Scratch,
+    work: &'a mut Work,
+    best: Option<Rank>,
+    /// Shortfall of the scopes that have a domain.
+    shortfall: [u64; 3],
+    /// What the whole gang needs at least below the place that holds all of it.
+    floor: (Place, Need),
+    /// Some part of the search was skipped for want of budget.
+    cut: bool,
+    spent_to_find: u64,
+}
+
+/// Candidates are put in order this many at a time: mostly the first ones are all that is looked at.
+const SORTED_AT_ONCE: usize = 16;
+
+impl<'a> Search<'a> {
+    pub(crate) fn new(
+        (view, problem): (View<'a>, &'a Problem),
+        budget: Budget,
+        scratch: &'a mut Scratch,
+        work: &'a mut Work,
+    ) -> Self {
+        let none = Need {
+            children: 0,
+            hosts: 0,
+            opens: 0,
+        };
+        Search {
+            view,
+            problem,
+            budget,
+            scratch,
+            work,
+            best: None,
+            shortfall: [0; 3],
+            floor: (ROOT, none),
+            cut: false,
+            spent_to_find: 0,
+        }
+    }
+
+    pub(crate) fn run(mut self) -> End {
+        let (view, problem) = (self.view, self.problem);
+        self.scratch
+            .overlay
+            .start(view, problem.resources.len(), problem.scarce);
+        self.scratch.targets.clear();
+        self.scratch.targets.resize(problem.scopes.len(), ROOT);
+        self.scratch.candidates.clear();
+        let host_depth = view.tree.host_depth();
+        for node in &problem.bound {
+            self.scratch.overlay.mark(
+                view,
+                Place {
+                    depth: host_depth,
+                    id: *node,
+                },
+            );
+        }
+        let all = 0..problem.items.len();
+        if self.can_hold(ROOT, all.clone()) {
+            self.floor = (ROOT, self.need(ROOT, all));
+            self.descend(0);
+        }
+        for node in &problem.bound {
+            self.scratch.overlay.unmark(
+                view,
+                Place {
+                    depth: host_depth,
+                    id: *node,
+                },
+            );
+        }
+        match self.best {
+            Some(rank) => End::Found {
+                rank,
+                proven: !self.cut,
+            },
+            None if self.cut => End::GaveUp,
+            None => End::Impossible,
+        }
+    }
+
+    /// Chooses for the scopes from `index` on.
+    fn descend(&mut self, index: usize) {
+        let Some(&scope_index) = self.problem.order.get(index) else {
+            return self.pack();
+        };
+        let scope = &self.problem.scopes[scope_index];
+        let outer = scope.parent.map_or(ROOT, |parent| self.place_of(parent));
+        let narrowest = scope.narrowest().max(outer.depth);
+        let broadest = scope.required.max(outer.depth);
+        for depth in (broadest..=narrowest).rev() {
+            let behind = u64::from(scope.preferred.saturating_sub(self.met(scope, outer, depth)));
+            self.shortfall[scope.tier] += behind;
+            if self.is_worth_it() {
+                self.try_depth(index, outer, depth);
+            }
+            self.shortfall[scope.tier] -= behind;
+            if self.is_out_of_budget() {
+                return;
+            }
+        }
+    }
+
+    /// Down to which depth a scope is together when it takes a domain of `depth`. Its bound pods may lie apart from
+    /// where its outer scope is put; all other domains are chosen around them.
+    fn met(&self, scope: &Scope, outer: Place, depth: u8) -> u8 {
+        let tree = self.view.tree;
+        match scope.pin {
+            Some(pin) if depth == outer.depth => {
+                let shared = |depth: &u8| tree.widen(pin, *depth) == tree.widen(outer, *depth);
+                (0..=depth.min(pin.depth)).rev().find(shared).unwrap_or(0)
+            }
+            _ => depth,
+        }
+    }
+
+    /// Tries the domains of one depth for a scope.
+    fn try_depth(&mut self, index: usize, outer: Place, depth: u8) {
+        let scope_index = self.problem.order[index];
+        let start = self.scratch.candidates.len();
+        self.push_candidates(scope_index, outer, depth);
+        let mut at = start;
+        let mut sorted = start;
+        while at < self.scratch.candidates.len() && !self.is_out_of_budget() {
+            if at == sorted {
+                sorted = self.sort_some(at);
+            }
+            let candidate = self.scratch.candidates[at];
+            at += 1;
+            self.try_candidate(index, candidate);
+        }
+        self.scratch.candidates.truncate(start);
+    }
+
+    fn try_candidate(&mut self, index: usize, candidate: Candidate) {
+        let scope_index = self.problem.order[index];
+        let items = &self.problem.scopes[scope_index].items;
+        let floor = self.floor;
+        if items.len() == self.problem.items.len() {
+            self.floor = (candidate.place, candidate.need);
+        }
+        let before = self.scratch.targets[scope_index];
+        self.scratch.targets[scope_index] = candidate.place;
+        self.scratch.overlay.mark(self.view, candidate.place);
+        if self.is_worth_it() && self.others_fit(candidate.place, items) {
+            self.descend(index + 1);
+        }
+        self.scratch.overlay.unmark(self.view, candidate.place);
+        self.scratch.targets[scope_index] = before;
+        self.floor = floor;
+    }
+
+    /// The place that a scope is confined to: its own, or the nearest one around it.
+    fn place_of(&self, scope: usize) -> Place {
+        let mut scope = Some(scope);
+        while let Some(index) = scope {
+            if self.scratch.targets[index] != ROOT {
+                return self.scratch.targets[index];
+            }
+            scope = self.problem.scopes[index].parent;
+        }
+        ROOT
+    }
+
+    fn push_candidates(&mut self, scope_index: usize, outer: Place, depth: u8) {
+        let scope = &self.problem.scopes[scope_index];
+        let tree = self.view.tree;
+        if depth == outer.depth {
+            let held = scope
+                .pin
+                .filter(|_| scope.required > 0)
+                .map(|pin| tree.widen(pin, scope.required.min(depth)));
+            if held.is_none_or(|held| tree.is_within(outer, held)) {
+                self.push_candidate(scope_index, outer);
+            }
+            return;
+        }
+        if let Some(pin) = scope.pin {
+            if depth <= pin.depth && tree.is_within(pin, outer) {
+                self.push_candidate(scope_index, tree.widen(pin, depth));
+            }
+            return;
+        }
+        let mut domains = std::mem::take(&mut self.scratch.domains);
+        domains.clear();
+        tree.domains_within(outer, depth.min(tree.last_depth()), &mut domains);
+        for domain in &domains {
+            if tree.domains[*domain as usize].outside {
+                continue;
+            }
+            if depth <= tree.last_depth() {
+                self.push_candidate(scope_index, Place { depth, id: *domain });
+            } else if self.may_have_host(scope_index, *domain) {
+                for node in &tree.domains[*domain as usize].nodes {
+                    self.push_candidate(scope_index, Place { depth, id: *node });
+                }
+            }
+        }
+        self.scratch.domains = domains;
+    }
+
+    fn push_candidate(&mut self, scope_index: usize, place: Place) {
+        self.work.candidates += 1;
+        let items = self.problem.scopes[scope_index].items.clone();
+        if !self.can_hold(place, items.clone()) {
+            return;
+        }
+        let host_depth = self.view.tree.host_depth();
+        let is_new = |depth: &u8| {
+            !self
+                .scratch
+                .overlay
+                .is_used(self.view.tree.widen(place, *depth), host_depth)
+        };
+        let opened = (1..=place.depth).filter(is_new).count() as u8;
+        let need = self.need(place, items);
+        self.scratch.candidates.push(Candidate { opened, need, place });
+    }
+
+    /// Puts the next candidates from `at` on in order; returns where the order ends.
+    fn sort_some(&mut self, at: usize) -> usize {
+        let rest = &mut self.scratch.candidates[at..];
+        let count = rest.len().min(SORTED_AT_ONCE);
+        if count < rest.len() {
+            rest.select_nth_unstable_by_key(count, Candidate::order);
+        }
+        rest[..count].sort_unstable_by_key(Candidate::order);
+        at + count
+    }
+
+    /// Pods of a shape that a place has room for.
+    fn room(&self, place: Place, shape: usize) -> u64 {
+        let shape = &self.view.shapes[self.problem.shapes[shape].0 as usize];
+        if place.depth == self.view.tree.host_depth() {
+            return u64::from(shape.rooms[place.id as usize]);
+        }
+        u64::from(shape.counts(self.view.topology).pods[place.id as usize])
+    }
+
+    /// Whether a domain may have a host for all items of a scope; a no is certain.
+    fn may_have_host(&self, scope_index: usize, domain: u32) -> bool {
+        let items = &self.problem.scopes[scope_index].items;
+        self.problem.items[items.clone()].iter().all(|item| {
+            let shape = &self.view.shapes[self.problem.shapes[item.shape].0 as usize];
+            let pods = self.problem.places_needed(items.clone(), item.shape);
+            shape.counts(self.view.topology).hosts[domain as usize].may_hold(pods)
+        })
+    }
+
+    /// Whether a place may hold some items; a no is certain.
+    fn can_hold(&self, place: Place, items: Range<usize>) -> bool {
+        let has_places = |item: usize| {
+            let shape = self.problem.items[item].shape;
+            self.problem.places_needed(items.clone(), shape) <= self.room(place, shape)
+        };
+        items.clone().all(has_places) && (items.len() < 2 || self.has_amounts(place, items))
+    }
+
+    /// Whether a place has as much free as some items ask for in sum.
+    fn has_amounts(&self, place: Place, items: Range<usize>) -> bool {
+        self.problem.resources.iter().all(|resource| {
+            let asked = self.problem.items[items.clone()].iter().map(|item| {
+                let shape = &self.view.shapes[self.problem.shapes[item.shape].0 as usize];
+                shape.requests.get(*resource).saturating_mul(u64::from(item.pods))
+            });
+            asked.fold(0, u64::saturating_add) <= opens(self.view, place, Some(*resource))
+        })
+    }
+
+    /// Whether the places around a new target still hold all items that are confined to them by now.
+    fn others_fit(&self, target: Place, own: &Range<usize>) -> bool {
+        if own.len() == self.problem.items.len() || self.problem.items.len() < 2 {
+            return true;
+        }
+        let tree = self.view.tree;
+        (1..=target.depth).rev().all(|depth| {
+            let around = tree.widen(target, depth);
+            (0..self.problem.shapes.len()).all(|shape| {
+                let inside = |item: &usize| tree.is_within(self.place_of(self.problem.items[*item].scope), around);
+                let pods = |item: usize| {
+                    self.problem
+                        .displaces(item, shape)
+                        .saturating_mul(u64::from(self.problem.items[item].pods))
+                };
+                let needed = (0..self.problem.items.len())
+                    .filter(inside)
+                    .map(pods)
+                    .fold(0, u64::saturating_add);
+                needed <= self.room(around, shape)
+            })
+        })
+    }
+
+    /// The least that some items need of the domains and hosts below a place.
+    fn need(&mut self, place: Place, items: Range<usize>) -> Need {
+        let opens = opens(self.view, place, self.problem.scarce);
+        let mut need = Need {
+            children: 0,
+            hosts: 0,
+            opens,
+        };
+        if place.depth == self.view.tree.host_depth() {
+            return need;
+        }
+        let mut children = std::mem::take(&mut self.scratch.children);
+        for item in items.clone() {
+            let shape = self.problem.items[item].shape;
+            let needed = self.problem.places_needed(items.clone(), shape);
+            let needed = u32::try_from(needed).unwrap_or(u32::MAX);
+            let counts = self.view.shapes[self.problem.shapes[shape].0 as usize].counts(self.view.topology);
+            need.hosts = need.hosts.max(counts.hosts[place.id as usize].hosts_for(needed));
+            children.clear();
+            let below = &self.view.tree.domains[place.id as usize].children;
+            children.extend(below.iter().map(|child| counts.pods[*child as usize]));
+            need.children = need.children.max(fewest(&mut children, needed));
+        }
+        self.scratch.children = children;
+        need
+    }
+
+    /// Whether what is chosen so far can still lead to something better than what is known.
+    fn is_worth_it(&self) -> bool {
+        self.best.is_none_or(|best| self.floor_rank() < best)
+    }
+
+    /// No placement with the domains chosen so far is better than this.
+    fn floor_rank(&self) -> Rank {
+        let mut rank = self.scratch.overlay.used;
+        rank.set_shortfall(self.shortfall);
+        let (place, need) = self.floor;
+        let host_depth = self.view.tree.host_depth();
+        for depth in 1..=host_depth {
+            let least = match depth {
+                _ if depth <= place.depth => 1,
+                _ if depth == host_depth => need.hosts.max(need.children),
+                _ => need.children,
+            };
+            let domains = rank.domains_mut(depth);
+            *domains = (*domains).max(u64::from(least));
+            let opened = rank.opened_mut(depth);
+            *opened = (*opened).max(self.problem.scarce_demand);
+        }
+        rank
+    }
+
+    fn is_out_of_budget(&mut self) -> bool {
+        let out = self.budget_left() == 0;
+        self.cut |= out;
+        out
+    }
+
+    /// Every scope has its domain: packs the items, quickly and then, where that may pay, exactly.
+    fn pack(&mut self) {
+        self.work.packings += 1;
+        self.scratch.places.clear();
+        for item in &self.problem.items {
+            let place = self.place_of(item.scope);
+            self.scratch.places.push(place);
+        }
+        let filled = self.fill_all();
+        if filled {
+            self.offer_puts();
+        }
+        self.scratch.overlay.clear_puts(self.view);
+        if !filled || self.is_worth_it() {
+            self.pack_exactly();
+        }
+    }
+
+    /// Large pods first, and of equal ones those with the least choice.
+    fn fill_all(&mut self) -> bool {
+        let problem = self.problem;
+        let scratch = &mut *self.scratch;
+        scratch.packing_order.clear();
+        scratch.packing_order.extend(0..problem.items.len());
+        let places = &scratch.places;
+        let size = |item: usize| {
+            problem
+                .scarce
+                .map_or(0, |scarce| self.view.shape(problem, item).requests.get(scarce))
+        };
+        scratch
+            .packing_order
+            .sort_unstable_by_key(|item| (Reverse((size(*item), places[*item].depth)), *item));
+        for index in 0..scratch.packing_order.len() {
+            let item = scratch.packing_order[index];
+            let pods = problem.items[item].pods;
+            let job = (item, scratch.places[item], pods);
+            let placed = scratch
+                .filler
+                .fill((self.view, problem), &mut scratch.overlay, job, self.work);
+            if placed < pods {
+                return false;
+            }
+        }
+        true
+    }
+
+    fn pack_exactly(&mut self) {
+        // With less shortfall than the best, any packing is better.
+        let limit = self.best.filter(|best| best.shortfall() == self.shortfall);
+        let task = Task {
+            view: self.view,
+            problem: self.problem,
+            places: &self.scratch.places,
+            better_than: limit.as_ref(),
+            states_max: self.budget_left(),
+        };
+        let packed = self
+            .scratch
+            .packer
+            .pack(task, &self.scratch.overlay, self.work, &mut self.scratch.found);
+        match packed {
+            Ok(false) => {}
+            Err(TooLarge) => self.cut = true,
+            Ok(true) => {
+                for index in 0..self.scratch.found.len() {
+                    let put = self.scratch.found[index];
+                    let shape = self.view.shape(self.problem, put.item);
+                    self.scratch.overlay.put(self.view, put, shape, &self.problem.resources);
+                }
+                self.offer_puts();
+                self.scratch.overlay.clear_puts(self.view);
+            }
+        }
+    }
+
+    /// Keeps what the overlay holds if it is better than what was known.
+    fn offer_puts(&mut self) {
+        let mut rank = self.scratch.overlay.used;
+        rank.set_shortfall(self.shortfall);
+        if self.best.is_some_and(|best| best <= rank) {
+            return;
+        }
+        if self.best.is_none() {
+            self.spent_to_find = self.work.total();
+        }
+        self.best = Some(rank);
+        self.scratch.best.clone_from(&self.scratch.overlay.puts);
+    }
+
+    fn budget_left(&self) -> u64 {
+        let spent = self.work.total();
+        match self.best {
+            None => self.budget.find.saturating_sub(spent),
+            Some(_) => self.budget.improve.saturating_sub(spent - self.spent_to_find),
+        }
+    }
+}

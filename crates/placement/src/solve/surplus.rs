@@ -1,0 +1,131 @@
+//! Adds replicas above the minimum inside the domains that the minimum settled in: a scope that states a level gets no
+//! new domain at that level. What finds no room there is not placed.
+
+use crate::cluster::NodeId;
+use crate::gang::Gang;
+use crate::plan::{Assignment, Plan, Work};
+use crate::solve::overlay::{Put, View};
+use crate::solve::problem::Problem;
+use crate::solve::search::Scratch;
+use crate::topology::{Place, ROOT};
+
+/// Extends a plan of the minimum; the problem holds the surplus.
+pub(crate) fn add(
+    (view, gang, problem): (View, &Gang, &Problem),
+    scratch: &mut Scratch,
+    plan: &mut Plan,
+    work: &mut Work,
+) {
+    let host_depth = view.tree.host_depth();
+    scratch.overlay.start(view, problem.resources.len(), problem.scarce);
+    for node in &problem.bound {
+        scratch.overlay.mark(
+            view,
+            Place {
+                depth: host_depth,
+                id: *node,
+            },
+        );
+    }
+    for assignment in &plan.assignments {
+        let put = Put {
+            item: 0,
+            node: assignment.node.0,
+            pods: assignment.pods,
+        };
+        scratch
+            .overlay
+            .put(view, put, &view.shapes[assignment.shape.0 as usize], &problem.resources);
+    }
+    let minimum = plan.assignments.len();
+    for (index, item) in problem.items.iter().enumerate() {
+        let before = scratch.overlay.puts.len();
+        let mut left = item.pods;
+        for place in allowed((view, gang, problem), &plan.assignments[..minimum], item.scope) {
+            left -= scratch
+                .filler
+                .fill((view, problem), &mut scratch.overlay, (index, place, left), work);
+        }
+        for put in &scratch.overlay.puts[before..] {
+            let shape = gang.pod_groups[item.pod_group].shape;
+            plan.assignments.push(Assignment {
+                pod_group: item.pod_group,
+                node: NodeId(put.node),
+                shape,
+                pods: put.pods,
+            });
+        }
+    }
+    scratch.overlay.clear_puts(view);
+    for node in &problem.bound {
+        scratch.overlay.unmark(
+            view,
+            Place {
+                depth: host_depth,
+                id: *node,
+            },
+        );
+    }
+    merge(&mut plan.assignments);
+}
+
+/// The places that more pods of a scope may go to.
+fn allowed((view, gang, problem): (View, &Gang, &Problem), minimum: &[Assignment], scope: usize) -> Vec<Place> {
+    let stated = || {
+        problem
+            .around(scope)
+            .filter(|around| problem.scopes[*around].narrowest() > 0)
+    };
+    let Some(narrowest) = stated().max_by_key(|around| problem.scopes[*around].narrowest()) else {
+        return vec![ROOT];
+    };
+    let occupied = |scope| occupied((view, gang, problem), minimum, scope);
+    let mut places = occupied(narrowest);
+    for around in stated().filter(|around| *around != narrowest) {
+        let depth = problem.scopes[around].narrowest();
+        let settled = occupied(around);
+        places.retain(|place| settled.contains(&view.tree.widen(*place, depth)));
+    }
+    places
+}
+
+/// The domains that a scope's pods lie in, at the narrowest level that it states.
+fn occupied((view, gang, problem): (View, &Gang, &Problem), minimum: &[Assignment], scope: usize) -> Vec<Place> {
+    let depth = problem.scopes[scope].narrowest();
+    let is_member = |pod_group: usize| {
+        problem
+            .around(problem.scope_of[pod_group])
+            .any(|around| around == scope)
+    };
+    let new = minimum
+        .iter()
+        .filter(|assignment| is_member(assignment.pod_group))
+        .map(|assignment| assignment.node);
+    let mut nodes: Vec<NodeId> = new.collect();
+    // Bound pods that break the scope's level do not say where more of them go, unless nothing else does.
+    if problem.scopes[scope].pin.is_some() || problem.scopes[scope].required == 0 || nodes.is_empty() {
+        let members = gang
+            .pod_groups
+            .iter()
+            .enumerate()
+            .filter(|(index, _)| is_member(*index));
+        nodes.extend(members.flat_map(|(_, pod_group)| &pod_group.bound));
+    }
+    let linked = nodes.into_iter().filter(|node| view.tree.is_linked(node.0));
+    let mut places: Vec<Place> = linked.map(|node| view.tree.above(node.0, depth)).collect();
+    places.sort_unstable();
+    places.dedup();
+    places
+}
+
+/// One assignment per pod-group and node.
+fn merge(assignments: &mut Vec<Assignment>) {
+    assignments.sort_unstable();
+    assignments.dedup_by(|next, kept| {
+        let same = (next.pod_group, next.node) == (kept.pod_group, kept.node);
+        if same {
+            kept.pods += next.pods;
+        }
+        same
+    });
+}

@@ -1,0 +1,42 @@
+//! Against brute force: the same feasibility in every case, and the best placement that there is.
+
+use grove_placement::{Budget, Solver};
+use grove_plancheck::best;
+
+use crate::generate::instance;
+use crate::world::{Answer, build, solve};
+
+/// Cases of one half; the two halves run side by side.
+const CASES: u64 = 10_000;
+
+fn compare(seeds: std::ops::Range<u64>) {
+    let mut solver = Solver::new();
+    let (mut placed, mut refused) = (0, 0);
+    for seed in seeds {
+        let instance = instance(seed);
+        let answer = solve(&mut build(&instance), &instance, &mut solver, Budget::UNLIMITED);
+        match (best(&instance), answer) {
+            (Some(best), Answer::Placed { key, optimal, .. }) => {
+                assert!(optimal, "seed {seed}: a search without limit ends");
+                assert_eq!(key, best, "seed {seed}: not the best\n{instance:?}");
+                placed += 1;
+            }
+            (None, Answer::Infeasible) => refused += 1,
+            (best, answer) => panic!("seed {seed}: brute force says {best:?}, the engine {answer:?}\n{instance:?}"),
+        }
+    }
+    assert!(
+        placed > 1_000 && refused > 1_000,
+        "the cases are mixed: {placed} placed, {refused} refused"
+    );
+}
+
+#[test]
+fn unlimited_search_equals_brute_force_first_half() {
+    compare(0..CASES);
+}
+
+#[test]
+fn unlimited_search_equals_brute_force_second_half() {
+    compare(CASES..2 * CASES);
+}

@@ -1,0 +1,5 @@
+//! The engine against its judge: every plan made here is checked by `grove-plancheck`, which shares no code with it.
+
+mod exactness;
+mod generate;
+mod world;

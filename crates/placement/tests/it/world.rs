@@ -1,0 +1,190 @@
+//! One instance as both sides see it: the judge's plain numbers, and the engine's cluster and gang.
+
+use std::collections::BTreeMap;
+
+use grove_placement::{
+    Budget, Cluster, Gang, Group, Level, NodeId, NodeSpec, Outcome, Pack, Plan, PodGroup, Replica, Rules, Shape,
+    Solver, TopologySpec, Traits,
+};
+use grove_plancheck::{Instance, Put, check, key};
+
+pub(crate) struct World {
+    pub(crate) cluster: Cluster,
+    pub(crate) gang: Gang,
+    pub(crate) hosts: Vec<NodeId>,
+}
+
+/// What the engine answered, in the judge's terms.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Answer {
+    Placed {
+        puts: Vec<(usize, usize, u32)>,
+        key: Vec<u64>,
+        optimal: bool,
+    },
+    Infeasible,
+    Undecided,
+}
+
+fn word(depth: usize) -> String {
+    format!("level-{depth}")
+}
+
+/// Builds the engine's view. The first scope of the instance is the gang, or the replica when `replica` is set.
+pub(crate) fn build(instance: &Instance) -> World {
+    let mut cluster = Cluster::new();
+    let resources: Vec<_> = (0..instance.totals.len())
+        .map(|index| cluster.resource(&format!("r{index}")))
+        .collect();
+    let level = |depth| Level {
+        word: word(depth),
+        key: format!("key/{depth}"),
+    };
+    let levels: Vec<Level> = (1..=instance.levels + 1).map(level).collect();
+    let topology = cluster.add_topology(TopologySpec {
+        name: "t".to_owned(),
+        levels,
+        host: Some(instance.levels),
+    });
+    let hosts: Vec<NodeId> = (0..instance.hosts.len())
+        .map(|host| add_host(&mut cluster, instance, host, &resources))
+        .collect();
+    let node = |host: &usize| hosts[*host];
+    let pack = |scope: usize| {
+        let scope = &instance.scopes[scope];
+        let stated = |depth: usize| (depth > 0).then(|| word(depth));
+        Pack {
+            required: stated(scope.required),
+            preferred: stated(scope.preferred),
+        }
+    };
+    // The scopes are: a replica if the first has others, the gang, groups, and one per pod-group.
+    let has_replica = !instance.scopes[0].others.is_empty();
+    let own = usize::from(has_replica);
+    let replica = has_replica.then(|| Replica {
+        required: word(instance.scopes[0].required),
+        bound: instance.scopes[0].others.iter().map(node).collect(),
+    });
+    let is_group = |scope: &usize| instance.scopes[*scope].tier == 1;
+    let groups: Vec<usize> = (0..instance.scopes.len()).filter(is_group).collect();
+    let mut pod_groups = Vec::new();
+    for (index, group) in instance.groups.iter().enumerate() {
+        let allowed = (0..hosts.len())
+            .filter(|host| group.eligible[*host])
+            .map(|host| format!("h{host}"))
+            .collect();
+        let everywhere = group.eligible.iter().all(|eligible| *eligible);
+        let rules = Rules {
+            allowed_nodes: (!everywhere).then_some(allowed),
+            ..Rules::default()
+        };
+        let requests = resources
+            .iter()
+            .zip(&group.request)
+            .map(|(resource, amount)| (*resource, *amount))
+            .collect();
+        let parent = instance.scopes[group.scope].parent;
+        let bound: Vec<NodeId> = group.bound.iter().map(node).collect();
+        pod_groups.push(PodGroup {
+            name: format!("p{index}"),
+            group: groups.iter().position(|scope| Some(*scope) == parent),
+            pack: pack(group.scope),
+            shape: cluster.shape(&Shape { requests, rules }),
+            minimum: group.minimum + bound.len() as u32,
+            desired: group.desired + bound.len() as u32,
+            bound,
+        });
+    }
+    let group = |scope: &usize| Group {
+        name: format!("g{scope}"),
+        pack: pack(*scope),
+    };
+    let gang = Gang {
+        name: "gang".to_owned(),
+        topology,
+        replica,
+        pack: pack(own),
+        groups: groups.iter().map(group).collect(),
+        pod_groups,
+    };
+    World { cluster, gang, hosts }
+}
+
+fn add_host(
+    cluster: &mut Cluster,
+    instance: &Instance,
+    host: usize,
+    resources: &[grove_placement::Resource],
+) -> NodeId {
+    let spec = &instance.hosts[host];
+    let values = spec.path.iter().flatten().enumerate();
+    let labels: BTreeMap<String, String> = values
+        .map(|(level, value)| (format!("key/{}", level + 1), value.to_string()))
+        .collect();
+    // What others use is bound, so that totals differ from what is free as on a real cluster.
+    let share = |resource: usize| instance.totals[resource] / instance.hosts.len() as u64;
+    let allocatable = resources
+        .iter()
+        .enumerate()
+        .map(|(index, resource)| (*resource, share(index)))
+        .collect();
+    let traits = Traits {
+        name: format!("h{host}"),
+        labels,
+        ..Traits::default()
+    };
+    let node = cluster.set_node(NodeSpec { traits, allocatable });
+    let used = resources
+        .iter()
+        .enumerate()
+        .map(|(index, resource)| (*resource, share(index) - spec.free[index] as u64));
+    cluster.take(node, &used.collect());
+    node
+}
+
+/// Solves and has the judge look at the plan.
+pub(crate) fn solve(world: &mut World, instance: &Instance, solver: &mut Solver, budget: Budget) -> Answer {
+    let World { cluster, gang, hosts } = world;
+    match solver.solve(cluster, gang, budget) {
+        Outcome::Infeasible => Answer::Infeasible,
+        Outcome::Undecided => Answer::Undecided,
+        Outcome::Placed(plan) => judge(instance, hosts, plan),
+    }
+}
+
+pub(crate) fn judge(instance: &Instance, hosts: &[NodeId], plan: &Plan) -> Answer {
+    let host = |node: NodeId| {
+        hosts
+            .iter()
+            .position(|known| *known == node)
+            .expect("the plan names known nodes")
+    };
+    let puts: Vec<Put> = plan
+        .assignments
+        .iter()
+        .map(|assignment| Put {
+            group: assignment.pod_group,
+            host: host(assignment.node),
+            pods: assignment.pods,
+        })
+        .collect();
+    assert_eq!(check(instance, &puts), [], "{instance:?}\n{puts:?}");
+    let quality = &plan.quality;
+    let shortfall = quality.shortfall.iter().map(|levels| u64::from(*levels));
+    let domains = quality.domains.iter().map(|domains| u64::from(*domains));
+    let stated: Vec<u64> = shortfall.chain(domains).chain(quality.opened.iter().copied()).collect();
+    let is_minimum = instance.groups.iter().all(|group| group.minimum == group.desired);
+    let key = key(instance, &puts);
+    if is_minimum && plan.optimal {
+        assert_eq!(
+            stated, key,
+            "the engine knows how good its plan is\n{instance:?}\n{puts:?}"
+        );
+    }
+    let puts = puts.iter().map(|put| (put.group, put.host, put.pods)).collect();
+    Answer::Placed {
+        puts,
+        key,
+        optimal: plan.optimal,
+    }
+}

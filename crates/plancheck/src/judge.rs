@@ -1,0 +1,120 @@
+//! Judges a placement: which rules it breaks, and how good it is.
+
+use crate::{Instance, Put};
+
+/// A rule that a placement breaks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// A group or host that does not exist, or no pods.
+    Nonsense {
+        put: usize,
+    },
+    Ineligible {
+        group: usize,
+        host: usize,
+    },
+    Overcommitted {
+        host: usize,
+        resource: usize,
+    },
+    /// Fewer than the minimum, or more than is wanted.
+    Count {
+        group: usize,
+        pods: u32,
+    },
+    /// The pods of a scope are not in one domain of its required level, or not where its running pods are.
+    Split {
+        scope: usize,
+    },
+}
+
+/// All rules that a placement of the gang's pods breaks.
+pub fn check(instance: &Instance, puts: &[Put]) -> Vec<Fault> {
+    let makes_sense = |put: &Put| put.group < instance.groups.len() && put.host < instance.hosts.len() && put.pods > 0;
+    if let Some(put) = puts.iter().position(|put| !makes_sense(put)) {
+        return vec![Fault::Nonsense { put }];
+    }
+    let mut faults = Vec::new();
+    for put in puts {
+        if !instance.groups[put.group].eligible[put.host] {
+            faults.push(Fault::Ineligible {
+                group: put.group,
+                host: put.host,
+            });
+        }
+    }
+    faults.extend(overcommitted(instance, puts));
+    for (index, group) in instance.groups.iter().enumerate() {
+        let pods: u32 = puts.iter().filter(|put| put.group == index).map(|put| put.pods).sum();
+        if pods < group.minimum || pods > group.desired.max(group.minimum) {
+            faults.push(Fault::Count { group: index, pods });
+        }
+    }
+    for scope in 0..instance.scopes.len() {
+        let mut hosts = hosts_of(instance, puts, scope);
+        if !hosts.is_empty() {
+            hosts.extend(instance.anchors(scope));
+            if !instance.is_one_domain(&hosts, instance.scopes[scope].required) {
+                faults.push(Fault::Split { scope });
+            }
+        }
+    }
+    faults
+}
+
+fn overcommitted(instance: &Instance, puts: &[Put]) -> Vec<Fault> {
+    let mut faults = Vec::new();
+    for (index, host) in instance.hosts.iter().enumerate() {
+        for (resource, free) in host.free.iter().enumerate() {
+            let asked: i128 = puts
+                .iter()
+                .filter(|put| put.host == index)
+                .map(|put| i128::from(instance.groups[put.group].request[resource]) * i128::from(put.pods))
+                .sum();
+            if asked > 0 && asked > i128::from(*free) {
+                faults.push(Fault::Overcommitted { host: index, resource });
+            }
+        }
+    }
+    faults
+}
+
+fn hosts_of(instance: &Instance, puts: &[Put], scope: usize) -> Vec<usize> {
+    let members = puts.iter().filter(|put| instance.is_member(put.group, scope));
+    members.map(|put| put.host).collect()
+}
+
+/// How good a placement is; less is better, earlier numbers count first: levels that preferences are missed by (gang,
+/// groups, pod-groups), domains per level broad to narrow with hosts last, and what those had free of the scarcest
+/// resource, hosts first.
+pub fn key(instance: &Instance, puts: &[Put]) -> Vec<u64> {
+    let mut key = vec![0; 3];
+    for (index, scope) in instance.scopes.iter().enumerate() {
+        let mut hosts = hosts_of(instance, puts, index);
+        if scope.preferred > scope.required && !hosts.is_empty() {
+            hosts.extend(instance.anchors(index));
+            let met = (0..=scope.preferred)
+                .rev()
+                .find(|depth| instance.is_one_domain(&hosts, *depth));
+            key[scope.tier] += (scope.preferred - met.unwrap_or(0)) as u64;
+        }
+    }
+    let bound = instance.groups.iter().flat_map(|group| group.bound.iter().copied());
+    let used: Vec<usize> = puts.iter().map(|put| put.host).chain(bound).collect();
+    let scarce = instance.scarcest();
+    let mut opened = Vec::new();
+    for depth in 1..=instance.levels + 1 {
+        let mut domains: Vec<usize> = Vec::new();
+        for host in &used {
+            if !domains.iter().any(|known| instance.is_together(*known, *host, depth)) {
+                domains.push(*host);
+            }
+        }
+        let free_of = |host: usize| scarce.map_or(0, |resource| instance.hosts[host].free[resource].max(0) as u64);
+        let in_use = |host: &usize| domains.iter().any(|known| instance.is_together(*known, *host, depth));
+        opened.push((0..instance.hosts.len()).filter(in_use).map(free_of).sum());
+        key.push(domains.len() as u64);
+    }
+    key.extend(opened.iter().rev());
+    key
+}
