@@ -115,9 +115,28 @@ const RBAC: Traits = Traits {
     ..Traits::USUAL
 };
 
-/// Decodes through a generated type: wrong types are errors, unknown fields are gone afterwards.
+/// Decodes through a generated type: wrong types are errors, unknown fields are gone afterwards, and so are empty
+/// lists, which Go's types leave out.
 fn typed<K: DeserializeOwned + Serialize>(object: Value) -> Result<Value, serde_json::Error> {
+    let mut decoded = verbatim::<K>(object)?;
+    drop_empty_lists(&mut decoded);
+    Ok(decoded)
+}
+
+/// Decodes through a generated type that carries somebody else's JSON, in which every list has a meaning.
+fn verbatim<K: DeserializeOwned + Serialize>(object: Value) -> Result<Value, serde_json::Error> {
     serde_json::to_value(serde_json::from_value::<K>(object)?)
+}
+
+fn drop_empty_lists(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            fields.retain(|_, field| !matches!(field, Value::Array(list) if list.is_empty()));
+            fields.values_mut().for_each(drop_empty_lists);
+        }
+        Value::Array(items) => items.iter_mut().for_each(drop_empty_lists),
+        _ => {}
+    }
 }
 
 pub(super) fn resources() -> Vec<Resource> {
@@ -272,7 +291,7 @@ fn scheduling() -> Vec<Builtin> {
             "apps",
             "controllerrevisions",
             "ControllerRevision",
-            Form::Typed(typed::<ControllerRevision>),
+            Form::Typed(verbatim::<ControllerRevision>),
         ),
         Builtin::new("coordination.k8s.io", "leases", "Lease", Form::Typed(typed::<Lease>)).traits(lease),
         Builtin::new(
@@ -352,7 +371,7 @@ fn extension() -> Vec<Builtin> {
             "apiextensions.k8s.io",
             "customresourcedefinitions",
             "CustomResourceDefinition",
-            Form::Typed(typed::<CustomResourceDefinition>),
+            Form::Typed(verbatim::<CustomResourceDefinition>),
         )
         .cluster_scoped()
         .short(&["crd", "crds"])

@@ -210,23 +210,26 @@ pub fn prepare_update(resource: &Resource, old: &Value, new: &mut Value) {
 pub fn validate(resource: &Resource, object: &Value) -> Vec<FieldError> {
     match special(resource) {
         Some(Special::Pod) => pod::validate(object),
-        Some(Special::Event) => validate_event(object),
+        Some(Special::Event) => validate_event(object, resource.name != resource.storage),
         Some(Special::Definition) => validate_definition(object),
         Some(Special::ConfigMap | Special::Secret) => validate_data(object),
         _ => Vec::new(),
     }
 }
 
-fn validate_event(event: &Value) -> Vec<FieldError> {
+fn validate_event(event: &Value, modern: bool) -> Vec<FieldError> {
     let involved = event["involvedObject"]["namespace"].as_str().unwrap_or_default();
     let own = metadata::text(event, "namespace");
-    match involved == own || (involved.is_empty() && own == "default") {
-        true => Vec::new(),
-        false => {
-            let why = "does not match event.namespace";
-            vec![FieldError::invalid("involvedObject.namespace", &json!(involved), why)]
-        }
+    let mut errors = Vec::new();
+    if involved != own && !(involved.is_empty() && own == "default") {
+        let why = "does not match event.namespace";
+        errors.push(FieldError::invalid("involvedObject.namespace", &json!(involved), why));
     }
+    // Events that came through events.k8s.io have no time but this one.
+    if modern && event["eventTime"].is_null() {
+        errors.push(FieldError::required("eventTime", ""));
+    }
+    errors
 }
 
 fn validate_data(object: &Value) -> Vec<FieldError> {
@@ -386,7 +389,10 @@ pub fn holds_itself(resource: &Resource, object: &Value) -> bool {
 /// What the deletion mark changes besides the metadata.
 pub fn on_mark(resource: &Resource, object: &mut Value) {
     match special(resource) {
-        Some(Special::Namespace) => object["status"]["phase"] = json!("Terminating"),
+        Some(Special::Namespace) => {
+            object["status"]["phase"] = json!("Terminating");
+            metadata::of(object).remove("deletionGracePeriodSeconds");
+        }
         Some(Special::Definition) => {
             let mut finalizers: Vec<String> = metadata::finalizers(object).into_iter().map(str::to_owned).collect();
             finalizers.push(CLEANUP_FINALIZER.to_owned());

@@ -23,9 +23,30 @@ pub(crate) fn create(call: &Call, object: &mut Value) -> Result<(), ApiError> {
             add_tolerations(object);
         }
         ("", "Service") => assign_address(call, object),
+        ("", "Node") => taint(object),
         _ => {}
     }
     Ok(())
+}
+
+/// A node takes no pods before it says that it is ready.
+fn taint(node: &mut Value) {
+    if !node["spec"].is_object() {
+        node["spec"] = json!({});
+    }
+    let Some(spec) = node["spec"].as_object_mut() else {
+        return;
+    };
+    let taints = spec.entry("taints").or_insert_with(|| json!([]));
+    if let Some(taints) = taints.as_array_mut() {
+        let key = "node.kubernetes.io/not-ready";
+        if !taints
+            .iter()
+            .any(|taint| taint["key"] == key && taint["effect"] == "NoSchedule")
+        {
+            taints.push(json!({"key": key, "effect": "NoSchedule"}));
+        }
+    }
 }
 
 /// Runs on every changed object, before its validation.

@@ -72,6 +72,7 @@ pub(crate) fn shape(
     source: Source,
 ) -> Result<Decoded, ApiError> {
     check_kind(call, &value)?;
+    check_times(call, &value)?;
     if let Some(fields) = value.as_object_mut() {
         fields.remove("apiVersion");
         fields.remove("kind");
@@ -168,6 +169,33 @@ fn check_kind(call: &Call, value: &Value) -> Result<(), ApiError> {
     Ok(())
 }
 
+/// Times of leases and events carry microseconds, and Kubernetes takes no others.
+fn check_times(call: &Call, value: &Value) -> Result<(), ApiError> {
+    let kind = &call.resource().kind;
+    let fields: &[&str] = match (kind.as_str(), call.resource().custom) {
+        ("Lease", false) => &["/spec/acquireTime", "/spec/renewTime"],
+        ("Event", false) => &["/eventTime"],
+        _ => &[],
+    };
+    let texts = fields
+        .iter()
+        .filter_map(|field| value.pointer(field).and_then(Value::as_str));
+    for text in texts {
+        let fraction = text.split_once('.').map_or("", |(_, rest)| rest);
+        let digits = fraction.bytes().take_while(u8::is_ascii_digit).count();
+        if digits < 6 {
+            let version = &call.version().name;
+            let why = format!(
+                "parsing time {text:?} as \"2006-01-02T15:04:05.000000Z07:00\": cannot parse {:?} as \".000000\"",
+                text.get(19..).unwrap_or_default()
+            );
+            let message = format!("{kind} in version {version:?} cannot be handled as a {kind}: {why}");
+            return Err(ApiError::bad_request(message));
+        }
+    }
+    Ok(())
+}
+
 fn strip_kind(mut value: Value) -> Value {
     if let Some(fields) = value.as_object_mut() {
         fields.remove("apiVersion");
@@ -188,7 +216,7 @@ fn find_unknown(sent: &Value, kept: &Value, path: &str, unknown: &mut Vec<String
                 };
                 match kept.get(key) {
                     Some(kept) => find_unknown(value, kept, &path, unknown),
-                    None if value.is_null() => {}
+                    None if value.is_null() || value.as_array().is_some_and(Vec::is_empty) => {}
                     None => unknown.push(path),
                 }
             }

@@ -6,8 +6,8 @@ use bytes::Bytes;
 use http::{HeaderMap, header};
 use serde_json::{Value, json};
 
-use super::header_text;
 use super::output::Reply;
+use super::{header_text, openapi};
 use crate::registry::{Registry, Resource, Review, Subresource};
 
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
@@ -189,8 +189,12 @@ fn aggregated_entry(resource: &Resource, group: &str, version: &str) -> Value {
 }
 
 /// Paths that are no resources.
-pub(super) fn other(path: &str) -> Reply {
+pub(super) fn other(registry: &Registry, path: &str) -> Reply {
+    if let Some(document) = path.strip_prefix("/openapi/v3/") {
+        return openapi::by_path(registry, document).unwrap_or_else(Reply::page_not_found);
+    }
     match path.trim_end_matches('/') {
+        "/openapi/v3" => openapi::index(registry),
         "/version" => Reply::json(
             200,
             &json!({

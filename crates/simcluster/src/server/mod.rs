@@ -18,6 +18,7 @@ mod discovery;
 mod eviction;
 mod internal;
 mod media;
+mod openapi;
 mod output;
 mod query;
 mod read;
@@ -125,7 +126,7 @@ impl Server {
             Route::Groups { core: false } => Ok(discovery::groups(&registry)),
             Route::Group(group) => Ok(discovery::group(&registry, &group)),
             Route::GroupVersion(group, version) => Ok(discovery::resources(&registry, &group, &version)),
-            Route::Other(path) => Ok(discovery::other(&path)),
+            Route::Other(path) => Ok(discovery::other(&registry, &path)),
             Route::Resource(target) => {
                 let body = Body {
                     media_type: header_text(&parts.headers, header::CONTENT_TYPE).into(),

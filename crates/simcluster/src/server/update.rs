@@ -206,6 +206,8 @@ fn prepare(call: &Call, old: &Value, new: &mut Value) -> Result<(), ApiError> {
     }
     admission::update(call, old, new)?;
     let mut errors = metadata::validate_update(old, new);
+    // The API server judges metadata twice, before and within the kind's own rules, and lists the causes twice.
+    errors.extend(errors.clone());
     errors.extend(metadata::validate(resource, new));
     errors.extend(match call.place.subresource {
         None => kinds::validate_update(resource, old, new),

@@ -78,3 +78,26 @@ async fn health_and_version_are_told() {
         assert!(names.contains(&json!(name)), "{name}");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn openapi_tells_that_a_kind_can_be_patched_and_validated() {
+    let cluster = cluster();
+    install(&cluster).await;
+    let index = get(&cluster, "/openapi/v3").await.body;
+    let url = index["paths"]["apis/demo.test/v1"]["serverRelativeURL"]
+        .as_str()
+        .unwrap();
+    let document = get(&cluster, url).await.body;
+    let patch = &document["paths"]["/apis/demo.test/v1/namespaces/{namespace}/widgets/{name}"]["patch"];
+    assert_eq!(patch["x-kubernetes-group-version-kind"]["kind"], "Widget");
+    let parameters: Vec<_> = patch["parameters"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|p| p["name"].clone())
+        .collect();
+    assert!(parameters.contains(&json!("fieldValidation")));
+    assert!(document["components"]["schemas"].get("test.demo.v1.Widget").is_some());
+    assert!(index["paths"].get("api/v1").is_some());
+    assert_eq!(get(&cluster, "/openapi/v3/apis/none/v1").await.code, 404);
+}

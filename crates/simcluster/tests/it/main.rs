@@ -11,5 +11,6 @@ mod fleet;
 mod lists;
 mod objects;
 mod pods;
+mod socket;
 mod support;
 mod watches;

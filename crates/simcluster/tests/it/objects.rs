@@ -334,3 +334,40 @@ async fn who_am_i_and_tokens() {
     tokio::time::advance(std::time::Duration::from_secs(601)).await;
     assert_eq!(send(&cluster, request()).await.code, 401, "tokens expire");
 }
+
+#[tokio::test(start_paused = true)]
+async fn lease_times_carry_microseconds() {
+    let cluster = cluster();
+    let leases = "/apis/coordination.k8s.io/v1/namespaces/default/leases";
+    let lease = |time: &str| json!({"metadata": {"name": "l"}, "spec": {"renewTime": time}});
+    let coarse = post(&cluster, leases, &lease("2026-11-15T20:00:00Z")).await;
+    assert_eq!(coarse.code, 400);
+    assert!(
+        coarse
+            .message()
+            .contains("parsing time \"2026-11-15T20:00:00Z\" as \"2006-01-02T15:04:05.000000Z07:00\"")
+    );
+    let fine = post(&cluster, leases, &lease("2026-11-15T20:00:00.000000Z")).await;
+    assert_eq!(
+        (fine.code, &fine.body["spec"]["renewTime"]),
+        (201, &json!("2026-11-15T20:00:00.000000Z"))
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_node_takes_pods_when_it_is_ready() {
+    let cluster = cluster();
+    let made = post(&cluster, "/api/v1/nodes", &json!({"metadata": {"name": "n"}}))
+        .await
+        .body;
+    assert_eq!(
+        made["spec"]["taints"],
+        json!([{"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}])
+    );
+    let ready = json!({"status": {"conditions": [{"type": "Ready", "status": "True"}]}});
+    patch(&cluster, "/api/v1/nodes/n/status", "merge-patch+json", &ready).await;
+    until(&cluster, "/api/v1/nodes/n", |answer| {
+        answer.body["spec"].get("taints").is_none()
+    })
+    .await;
+}

@@ -258,6 +258,7 @@ impl State {
                 self.actor.create(&nodes(), "", object.clone());
                 self.actor.modify(&nodes(), &key, |node| {
                     node["status"] = object["status"].clone();
+                    node::taint_by_condition(node, now);
                     true
                 });
             }
@@ -332,6 +333,14 @@ impl State {
     }
 
     fn see_node(&mut self, event: &Event) {
+        if event.kind != EventKind::Deleted {
+            let now = self.actor.server.clock.now();
+            self.actor.modify(&nodes(), &event.key, |node| {
+                let before = node.clone();
+                node::taint_by_condition(node, now);
+                *node != before
+            });
+        }
         if event.kind == EventKind::Deleted && self.nodes.remove(&event.key.name).is_some() {
             for key in self.pods_on(&event.key.name) {
                 let uid = self.pods[&key].uid.clone();

@@ -10,6 +10,8 @@ use crate::rules::kinds::{condition, set_condition};
 
 /// Taint of a node that does not answer.
 const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
+/// Taint of a node that says it cannot run pods, or has not said anything yet.
+const NOT_READY: &str = "node.kubernetes.io/not-ready";
 
 /// A node to be made.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -89,45 +91,57 @@ fn heartbeat(node: &mut Value, mut condition: Value, now: Timestamp) {
 
 /// The node answers.
 pub(super) fn set_ready(node: &mut Value, now: Timestamp) {
-    heartbeat(
-        node,
-        condition("Ready", true, "KubeletReady", "kubelet is posting ready status", now),
-        now,
-    );
-    let Some(spec) = node["spec"].as_object_mut() else {
-        return;
-    };
-    if let Some(taints) = spec.get_mut("taints").and_then(Value::as_array_mut) {
-        taints.retain(|taint| taint["key"] != UNREACHABLE);
-        if taints.is_empty() {
-            spec.remove("taints");
-        }
-    }
+    let ready = condition("Ready", true, "KubeletReady", "kubelet is posting ready status", now);
+    heartbeat(node, ready, now);
+    taint_by_condition(node, now);
 }
 
 /// The node has not answered for so long that the control plane gives it up.
 pub(super) fn set_unknown(node: &mut Value, now: Timestamp) {
-    let mut unknown = condition(
-        "Ready",
-        false,
-        "NodeStatusUnknown",
-        "Kubelet stopped posting node status.",
-        now,
-    );
+    let message = "Kubelet stopped posting node status.";
+    let mut unknown = condition("Ready", false, "NodeStatusUnknown", message, now);
     unknown["status"] = json!("Unknown");
     set_condition(&mut node["status"]["conditions"], unknown);
-    let Some(spec) = node["spec"].as_object_mut() else {
+    taint_by_condition(node, now);
+}
+
+/// Keeps the taints in line with the `Ready` condition; a node that never had one keeps what it was born with.
+pub(super) fn taint_by_condition(node: &mut Value, now: Timestamp) {
+    let conditions = node["status"]["conditions"].as_array();
+    let ready = conditions
+        .into_iter()
+        .flatten()
+        .find(|condition| condition["type"] == "Ready");
+    let wanted = match ready.and_then(|condition| condition["status"].as_str()) {
+        Some("True") => "",
+        Some("False") => NOT_READY,
+        Some(_) => UNREACHABLE,
+        None => return,
+    };
+    let Some(spec) = node.get_mut("spec").and_then(Value::as_object_mut) else {
         return;
     };
     let taints = spec.entry("taints").or_insert_with(|| json!([]));
-    let Some(taints) = taints.as_array_mut() else { return };
-    for effect in ["NoSchedule", "NoExecute"] {
-        if !taints
+    let Some(list) = taints.as_array_mut() else { return };
+    list.retain(|taint| {
+        let key = taint["key"].as_str().unwrap_or_default();
+        key == wanted || (key != NOT_READY && key != UNREACHABLE)
+    });
+    let effects = if wanted.is_empty() {
+        [].as_slice()
+    } else {
+        ["NoSchedule", "NoExecute"].as_slice()
+    };
+    for effect in effects {
+        if !list
             .iter()
-            .any(|taint| taint["key"] == UNREACHABLE && taint["effect"] == effect)
+            .any(|taint| taint["key"] == wanted && taint["effect"] == *effect)
         {
-            taints.push(json!({"key": UNREACHABLE, "effect": effect, "timeAdded": seconds(now)}));
+            list.push(json!({"key": wanted, "effect": effect, "timeAdded": seconds(now)}));
         }
+    }
+    if list.is_empty() {
+        spec.remove("taints");
     }
 }
 

@@ -1,0 +1,175 @@
+//! How much the cluster holds and how fast it writes.
+//!
+//! `cargo bench -p grove-simcluster` prints a table; the arguments `nodes=N pods=N` change the size.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Instant;
+
+use grove_simcluster::door::Door;
+use grove_simcluster::{Cluster, NodeSpec, User};
+use http::Request;
+use http_body_util::BodyExt;
+use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+use kube::api::{Api, PostParams};
+use kube::client::Body;
+use serde_json::json;
+use tower::ServiceExt;
+
+const PODS: &str = "/api/v1/namespaces/default/pods";
+const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+
+fn main() -> anyhow::Result<()> {
+    let argument = |name: &str, default: usize| {
+        let prefix = format!("{name}=");
+        std::env::args()
+            .find_map(|text| text.strip_prefix(&prefix)?.parse().ok())
+            .unwrap_or(default)
+    };
+    let (nodes, pods) = (argument("nodes", 10_000), argument("pods", 100_000));
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    runtime.block_on(run(nodes, pods))
+}
+
+async fn run(nodes: usize, pods: usize) -> anyhow::Result<()> {
+    let cluster = Cluster::builder().binder(false).start();
+    let before = resident_mib();
+    for i in 0..nodes {
+        let rack = format!("r{}", i / 16);
+        cluster.fleet().add(
+            NodeSpec::new(&format!("n{i}"))
+                .label("rack", &rack)
+                .capacity("nvidia.com/gpu", "8"),
+        );
+    }
+    let door = Door::new(cluster.server().clone(), User::admin());
+    let start = Instant::now();
+    for i in 0..pods {
+        let body = pod(i).to_string().into_bytes();
+        let response = door.clone().oneshot(Request::post(PODS).body(Body::from(body))?).await;
+        let response = response.map_err(|error| anyhow::anyhow!("the door failed: {error}"))?;
+        anyhow::ensure!(response.status() == 201, "pod {i}: {}", response.status());
+    }
+    report("pods created in process", pods, start);
+    println!(
+        "{:<44}{:>10} MiB",
+        format!("memory of {nodes} nodes and {pods} pods"),
+        resident_mib().saturating_sub(before)
+    );
+
+    let client: Api<Pod> = Api::namespaced(cluster.client(), "default");
+    let start = Instant::now();
+    let extra = pods.min(10_000);
+    for i in 0..extra {
+        client
+            .create(&PostParams::default(), &serde_json::from_value(pod(pods + i))?)
+            .await?;
+    }
+    report("pods created by kube::Client in process", extra, start);
+
+    let start = Instant::now();
+    let listed = client.list(&Default::default()).await?.items.len();
+    report("pods listed by kube::Client", listed, start);
+    listen(&cluster).await?;
+    over_https(&cluster, extra).await
+}
+
+/// A hundred listeners hear every one of a thousand changes.
+async fn listen(cluster: &Cluster) -> anyhow::Result<()> {
+    let revision = cluster.store().revision();
+    let mut listeners = tokio::task::JoinSet::new();
+    let wanted = 1000;
+    for _ in 0..100 {
+        let door = Door::new(cluster.server().clone(), User::admin());
+        let path = format!("{MAPS}?watch=true&resourceVersion={revision}");
+        listeners.spawn(async move {
+            let response = door.oneshot(Request::get(path).body(Body::empty())?).await;
+            let mut body = response.map_err(|error| anyhow::anyhow!("{error}"))?.into_body();
+            let mut heard = 0;
+            while heard < wanted {
+                let Some(Ok(frame)) = body.frame().await else {
+                    anyhow::bail!("a watch ended after {heard} events")
+                };
+                heard += frame
+                    .data_ref()
+                    .map_or(0, |data| data.iter().filter(|byte| **byte == b'\n').count());
+            }
+            anyhow::Ok(heard)
+        });
+    }
+    let start = Instant::now();
+    let door = Door::new(cluster.server().clone(), User::admin());
+    for i in 0..wanted {
+        let body = json!({"metadata": {"name": format!("m{i}")}}).to_string().into_bytes();
+        let response = door.clone().oneshot(Request::post(MAPS).body(Body::from(body))?).await;
+        response.map_err(|error| anyhow::anyhow!("{error}"))?;
+    }
+    let mut heard = 0;
+    for count in listeners.join_all().await {
+        heard += count?;
+    }
+    report("events heard by 100 listeners", heard, start);
+    Ok(())
+}
+
+/// The same writes through TLS and a socket, by eight clients at once.
+async fn over_https(cluster: &Cluster, count: usize) -> anyhow::Result<()> {
+    cluster.server().trust_token("bench", User::admin());
+    let listener = cluster.listen(SocketAddr::from(([127, 0, 0, 1], 0))).await?;
+    let kubeconfig = kube::config::Kubeconfig::from_yaml(&listener.kubeconfig("bench"))?;
+    let config = kube::Config::from_custom_kubeconfig(kubeconfig, &Default::default()).await?;
+    let api: Arc<Api<ConfigMap>> = Arc::new(Api::namespaced(kube::Client::try_from(config)?, "default"));
+    let start = Instant::now();
+    let mut writers = tokio::task::JoinSet::new();
+    for writer in 0..8 {
+        let api = api.clone();
+        writers.spawn(async move {
+            for i in 0..count / 8 {
+                let map = serde_json::from_value(json!({"metadata": {"name": format!("w{writer}-{i}")}}))?;
+                api.create(&PostParams::default(), &map).await?;
+            }
+            anyhow::Ok(count / 8)
+        });
+    }
+    let mut made = 0;
+    for written in writers.join_all().await {
+        made += written?;
+    }
+    report("config maps created over HTTPS", made, start);
+    Ok(())
+}
+
+fn pod(i: usize) -> serde_json::Value {
+    json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": format!("pod-{i}"), "labels": {"app.kubernetes.io/part-of": "bench", "grove.io/podgang": format!("g{}", i / 8)}},
+        "spec": {
+            "schedulerName": "grove-scheduler",
+            "schedulingGates": [{"name": "grove.io/podgang-pending-creation"}],
+            "containers": [{"name": "main", "image": "registry.local/server:1", "env": [{"name": "RANK", "value": i.to_string()}],
+                "resources": {"limits": {"nvidia.com/gpu": "8"}, "requests": {"cpu": "16", "memory": "128Gi"}}}],
+        },
+    })
+}
+
+fn report(what: &str, count: usize, start: Instant) {
+    let secs = start.elapsed().as_secs_f64();
+    println!(
+        "{what:<44}{count:>10} in {secs:>7.2} s {:>10.0} per s",
+        count as f64 / secs
+    );
+}
+
+/// Memory that the process holds, as the kernel counts it.
+fn resident_mib() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status
+        .lines()
+        .find(|line| line.starts_with("VmRSS:"))
+        .unwrap_or_default();
+    line.split_whitespace()
+        .nth(1)
+        .and_then(|kib| kib.parse::<u64>().ok())
+        .unwrap_or(0)
+        / 1024
+}
