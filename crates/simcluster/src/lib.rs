@@ -11,6 +11,10 @@
 //! Arrows point down. Time comes from tokio's clock, names from a seed: on a paused runtime a cluster is deterministic.
 //! It is an API server for tests and demonstrations: nothing is written to disk, and everybody may do everything.
 
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct ReadmeExample;
+
 pub mod behaviour;
 pub mod clock;
 pub mod cluster;

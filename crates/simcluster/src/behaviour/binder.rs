@@ -5,7 +5,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::fleet::tolerates;
@@ -155,9 +154,8 @@ impl State {
                 Some(reason) => *reasons.entry(reason).or_default() += 1,
             }
         }
-        let now = actor.server.clock.now();
         let Some(node) = fitting else {
-            return self.report(actor, pods, key, &reasons, now);
+            return self.report(actor, pods, key, &reasons);
         };
         let bound = actor.server.bind_internal(key, metadata::text(&pod, "uid"), &node);
         match bound {
@@ -169,7 +167,7 @@ impl State {
         }
     }
 
-    fn report(&self, actor: &Actor, pods: &ResourceName, key: &Key, reasons: &BTreeMap<String, usize>, now: Timestamp) {
+    fn report(&self, actor: &Actor, pods: &ResourceName, key: &Key, reasons: &BTreeMap<String, usize>) {
         let mut parts: Vec<String> = reasons
             .iter()
             .map(|(reason, count)| format!("{count} {reason}"))
@@ -181,7 +179,7 @@ impl State {
         };
         let condition = json!({
             "type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message,
-            "lastProbeTime": null, "lastTransitionTime": seconds(now),
+            "lastProbeTime": null, "lastTransitionTime": seconds(actor.server.clock.now()),
         });
         actor.modify(pods, key, |pod| {
             let before = pod["status"].clone();

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep_until};
 
@@ -83,94 +84,81 @@ fn empty(actor: &Actor, namespace: &str) {
     }
 }
 
-/// Tells what is left in the namespace, or lets it go.
+/// Lets an empty namespace go; of another one, tells what is left in it.
 fn finalize(actor: &Actor, namespace: &str) {
-    let left: Vec<(ResourceName, Vec<Value>)> = collections(actor)
-        .into_iter()
-        .map(|resource| {
-            let items = actor.server.store.list(&resource, Some(namespace)).items;
-            (
-                resource,
-                items.iter().map(|(_, entry)| entry.value()).collect::<Vec<_>>(),
-            )
-        })
-        .filter(|(_, items)| !items.is_empty())
-        .collect();
+    let listed = collections(actor).into_iter().map(|resource| {
+        let items = actor.server.store.list(&resource, Some(namespace)).items;
+        let items: Vec<Value> = items.iter().map(|(_, entry)| entry.value()).collect();
+        (resource, items)
+    });
+    let left: Vec<(ResourceName, Vec<Value>)> = listed.filter(|(_, items)| !items.is_empty()).collect();
     let namespaces = ResourceName::new("", "namespaces");
     let key = Key::new("", namespace);
-    if left.is_empty() {
-        let finalize = Some(Subresource::Finalize);
-        let released = actor.server.change_internal(&namespaces, &key, finalize, |object| {
-            object["spec"]["finalizers"] = json!([]);
+    if !left.is_empty() {
+        let conditions = remaining(&left, actor.server.clock.now());
+        actor.modify(&namespaces, &key, |object| {
+            let before = object["status"].clone();
+            for condition in conditions.iter().cloned() {
+                set_condition(&mut object["status"]["conditions"], condition);
+            }
+            object["status"] != before
         });
-        if let Err(error) = released
-            && error.code != 404
-        {
-            tracing::warn!(namespace, %error, "cannot finalize a namespace");
-        }
         return;
     }
-    let now = actor.server.clock.now();
-    let remaining: Vec<String> = left
+    let finalize = Some(Subresource::Finalize);
+    let released = actor.server.change_internal(&namespaces, &key, finalize, |object| {
+        object["spec"]["finalizers"] = json!([]);
+    });
+    if let Err(error) = released
+        && error.code != 404
+    {
+        tracing::warn!(namespace, %error, "cannot finalize a namespace");
+    }
+}
+
+/// The conditions of a namespace in which something is left.
+fn remaining(left: &[(ResourceName, Vec<Value>)], now: Timestamp) -> Vec<Value> {
+    let counts: Vec<String> = left
         .iter()
         .map(|(r, items)| format!("{}.{} has {} resource instances", r.plural, r.group, items.len()))
         .collect();
-    let mut finalizers: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut holders: BTreeMap<&str, usize> = BTreeMap::new();
     for finalizer in left.iter().flat_map(|(_, items)| items).flat_map(metadata::finalizers) {
-        *finalizers.entry(finalizer).or_default() += 1;
+        *holders.entry(finalizer).or_default() += 1;
     }
-    let finalizers: Vec<String> = finalizers
+    let holders: Vec<String> = holders
         .iter()
         .map(|(name, count)| format!("{name} in {count} resource instances"))
         .collect();
-    actor.modify(&namespaces, &key, |object| {
-        let before = object["status"].clone();
-        let conditions = &mut object["status"]["conditions"];
-        for (kind, message) in [
+    let (held, reason, message) = match holders.is_empty() {
+        true => (
+            false,
+            "ContentHasNoFinalizers",
+            "All content-preserving finalizers finished".to_owned(),
+        ),
+        false => {
+            let list = holders.join(", ");
             (
-                "NamespaceDeletionDiscoveryFailure",
-                "All resources successfully discovered",
-            ),
-            (
-                "NamespaceDeletionGroupVersionParsingFailure",
-                "All legacy kube types successfully parsed",
-            ),
-            (
-                "NamespaceDeletionContentFailure",
-                "All content successfully deleted, may be waiting on finalization",
-            ),
-        ] {
-            let reason = match kind {
-                "NamespaceDeletionDiscoveryFailure" => "ResourcesDiscovered",
-                "NamespaceDeletionGroupVersionParsingFailure" => "ParsedGroupVersions",
-                _ => "ContentDeleted",
-            };
-            set_condition(conditions, condition(kind, false, reason, message, now));
+                true,
+                "SomeFinalizersRemain",
+                format!("Some content in the namespace has finalizers remaining: {list}"),
+            )
         }
-        let message = format!("Some resources are remaining: {}", remaining.join(", "));
-        set_condition(
-            conditions,
-            condition("NamespaceContentRemaining", true, "SomeResourcesRemain", &message, now),
-        );
-        let (held, reason, message) = match finalizers.is_empty() {
-            true => (
-                false,
-                "ContentHasNoFinalizers",
-                "All content-preserving finalizers finished".to_owned(),
-            ),
-            false => {
-                let list = finalizers.join(", ");
-                (
-                    true,
-                    "SomeFinalizersRemain",
-                    format!("Some content in the namespace has finalizers remaining: {list}"),
-                )
-            }
-        };
-        set_condition(
-            conditions,
-            condition("NamespaceFinalizersRemaining", held, reason, &message, now),
-        );
-        object["status"] != before
-    });
+    };
+    let fine = |kind: &str, reason: &str, message: &str| condition(kind, false, reason, message, now);
+    let discovered = "All resources successfully discovered";
+    let parsed = "All legacy kube types successfully parsed";
+    let deleted = "All content successfully deleted, may be waiting on finalization";
+    let some = format!("Some resources are remaining: {}", counts.join(", "));
+    vec![
+        fine("NamespaceDeletionDiscoveryFailure", "ResourcesDiscovered", discovered),
+        fine(
+            "NamespaceDeletionGroupVersionParsingFailure",
+            "ParsedGroupVersions",
+            parsed,
+        ),
+        fine("NamespaceDeletionContentFailure", "ContentDeleted", deleted),
+        condition("NamespaceContentRemaining", true, "SomeResourcesRemain", &some, now),
+        condition("NamespaceFinalizersRemaining", held, reason, &message, now),
+    ]
 }

@@ -9,7 +9,7 @@ use super::{Form, Resource, Subresource, Traits, Version, events};
 use crate::rules::names::NameRule;
 use crate::store::ResourceName;
 
-/// One built-in kind. Where the group has several versions, `version` is the one that is served.
+/// One built-in kind, served in one version.
 struct Builtin {
     group: &'static str,
     version: &'static str,
@@ -24,51 +24,56 @@ struct Builtin {
     form: Form,
 }
 
-impl Builtin {
-    /// A namespaced kind of version `v1` without anything special.
-    const fn new(group: &'static str, plural: &'static str, kind: &'static str, form: Form) -> Self {
-        Self {
-            group,
-            version: "v1",
-            plural,
-            kind,
-            short_names: &[],
-            categories: &[],
-            namespaced: true,
-            subresources: &[],
-            selectable: &[],
-            traits: Traits::USUAL,
-            form,
-        }
+/// A namespaced kind without anything special; its names are those of the generated type.
+fn kind<K: k8s_openapi::Resource + DeserializeOwned + Serialize>(plural: &'static str) -> Builtin {
+    Builtin {
+        group: K::GROUP,
+        version: K::VERSION,
+        plural,
+        kind: K::KIND,
+        short_names: &[],
+        categories: &[],
+        namespaced: true,
+        subresources: &[],
+        selectable: &[],
+        traits: Traits::USUAL,
+        form: Form::Typed(typed::<K>),
     }
+}
 
-    const fn cluster_scoped(mut self) -> Self {
+impl Builtin {
+    fn cluster_scoped(mut self) -> Self {
         self.namespaced = false;
         self
     }
 
-    const fn short(mut self, short_names: &'static [&'static str]) -> Self {
+    fn short(mut self, short_names: &'static [&'static str]) -> Self {
         self.short_names = short_names;
         self
     }
 
-    const fn in_categories(mut self, categories: &'static [&'static str]) -> Self {
+    fn in_categories(mut self, categories: &'static [&'static str]) -> Self {
         self.categories = categories;
         self
     }
 
-    const fn with(mut self, subresources: &'static [Subresource]) -> Self {
+    fn with(mut self, subresources: &'static [Subresource]) -> Self {
         self.subresources = subresources;
         self
     }
 
-    const fn selectable(mut self, fields: &'static [&'static str]) -> Self {
+    fn selectable(mut self, fields: &'static [&'static str]) -> Self {
         self.selectable = fields;
         self
     }
 
-    const fn traits(mut self, traits: Traits) -> Self {
+    fn traits(mut self, traits: Traits) -> Self {
         self.traits = traits;
+        self
+    }
+
+    fn form(mut self, form: Form) -> Self {
+        self.form = form;
         self
     }
 
@@ -140,85 +145,90 @@ fn drop_empty_lists(value: &mut Value) {
 }
 
 pub(super) fn resources() -> Vec<Resource> {
-    let all = core().into_iter().chain(rbac()).chain(scheduling()).chain(extension());
+    let all = core()
+        .into_iter()
+        .chain(events())
+        .chain(rbac())
+        .chain(scheduling())
+        .chain(extension());
     all.map(Builtin::resource).collect()
 }
 
+/// A kind whose deletion answers with the object.
+const ANSWERED: Traits = Traits {
+    delete_answers_object: true,
+    ..Traits::USUAL
+};
+
 fn core() -> Vec<Builtin> {
     use Subresource::{Binding, Eviction, Finalize, Status, Token};
-    use api::core::v1::{ConfigMap, Event, Namespace, Node, Pod, Secret, Service, ServiceAccount};
+    use api::core::v1::{ConfigMap, Namespace, Node, Pod, Secret, Service, ServiceAccount};
     let namespace = Traits {
         delete_collection: false,
-        delete_answers_object: true,
         names: NameRule::Label,
-        ..Traits::USUAL
+        ..ANSWERED
     };
     let service = Traits {
         put_creates: true,
-        delete_answers_object: true,
         names: NameRule::ServiceLabel,
-        ..Traits::USUAL
-    };
-    let pod = Traits {
-        delete_answers_object: true,
-        ..COUNTED
-    };
-    let event = Traits {
-        put_creates: true,
-        ..Traits::USUAL
-    };
-    let service_account = Traits {
-        delete_answers_object: true,
-        ..Traits::USUAL
-    };
-    let events = Form::Converted {
-        decode: typed::<api::events::v1::Event>,
-        store: events::to_core,
-        serve: events::from_core,
+        ..ANSWERED
     };
     vec![
-        Builtin::new("", "configmaps", "ConfigMap", Form::Typed(typed::<ConfigMap>)).short(&["cm"]),
-        Builtin::new("", "events", "Event", Form::Typed(typed::<Event>))
-            .short(&["ev"])
-            .selectable(&events::CORE_FIELDS)
-            .traits(event),
-        Builtin::new("events.k8s.io", "events", "Event", events)
-            .short(&["ev"])
-            .selectable(&events::EVENTS_FIELDS)
-            .traits(event),
-        Builtin::new("", "namespaces", "Namespace", Form::Typed(typed::<Namespace>))
+        kind::<ConfigMap>("configmaps").short(&["cm"]),
+        kind::<Namespace>("namespaces")
             .cluster_scoped()
             .short(&["ns"])
             .with(&[Finalize, Status])
             .selectable(&["status.phase"])
             .traits(namespace),
-        Builtin::new("", "nodes", "Node", Form::Typed(typed::<Node>))
+        kind::<Node>("nodes")
             .cluster_scoped()
             .short(&["no"])
             .with(&[Status])
             .selectable(&["spec.unschedulable"]),
-        Builtin::new("", "pods", "Pod", Form::Typed(typed::<Pod>))
+        kind::<Pod>("pods")
             .short(&["po"])
             .in_categories(&["all"])
             .with(&[Binding, Eviction, Status])
             .selectable(&POD_FIELDS)
-            .traits(pod),
-        Builtin::new("", "secrets", "Secret", Form::Typed(typed::<Secret>)).selectable(&["type"]),
-        Builtin::new(
-            "",
-            "serviceaccounts",
-            "ServiceAccount",
-            Form::Typed(typed::<ServiceAccount>),
-        )
-        .short(&["sa"])
-        .with(&[Token])
-        .traits(service_account),
-        Builtin::new("", "services", "Service", Form::Typed(typed::<Service>))
+            .traits(Traits {
+                generation: true,
+                ..ANSWERED
+            }),
+        kind::<Secret>("secrets").selectable(&["type"]),
+        kind::<ServiceAccount>("serviceaccounts")
+            .short(&["sa"])
+            .with(&[Token])
+            .traits(ANSWERED),
+        kind::<Service>("services")
             .short(&["svc"])
             .in_categories(&["all"])
             .with(&[Status])
             .selectable(&["spec.clusterIP", "spec.type"])
             .traits(service),
+    ]
+}
+
+fn events() -> Vec<Builtin> {
+    let traits = Traits {
+        put_creates: true,
+        ..Traits::USUAL
+    };
+    let view = Form::Converted {
+        decode: typed::<api::events::v1::Event>,
+        store: events::to_core,
+        serve: events::from_core,
+    };
+    vec![
+        kind::<api::core::v1::Event>("events")
+            .short(&["ev"])
+            .selectable(&events::CORE_FIELDS)
+            .traits(traits),
+        kind::<api::events::v1::Event>("events")
+            .short(&["ev"])
+            .selectable(&events::EVENTS_FIELDS)
+            .traits(traits)
+            .form(view),
     ]
 }
 
@@ -236,30 +246,22 @@ const POD_FIELDS: [&str; 9] = [
 
 fn rbac() -> Vec<Builtin> {
     use api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
-    const GROUP: &str = "rbac.authorization.k8s.io";
+    let updated_only = Traits {
+        put_creates: false,
+        ..RBAC
+    };
     vec![
-        Builtin::new(
-            GROUP,
-            "clusterrolebindings",
-            "ClusterRoleBinding",
-            Form::Typed(typed::<ClusterRoleBinding>),
-        )
-        .cluster_scoped()
-        .traits(Traits {
-            put_creates: false,
-            ..RBAC
-        }),
-        Builtin::new(GROUP, "clusterroles", "ClusterRole", Form::Typed(typed::<ClusterRole>))
+        kind::<ClusterRoleBinding>("clusterrolebindings")
             .cluster_scoped()
-            .traits(RBAC),
-        Builtin::new(GROUP, "rolebindings", "RoleBinding", Form::Typed(typed::<RoleBinding>)).traits(RBAC),
-        Builtin::new(GROUP, "roles", "Role", Form::Typed(typed::<Role>)).traits(RBAC),
+            .traits(updated_only),
+        kind::<ClusterRole>("clusterroles").cluster_scoped().traits(RBAC),
+        kind::<RoleBinding>("rolebindings").traits(RBAC),
+        kind::<Role>("roles").traits(RBAC),
     ]
 }
 
 fn scheduling() -> Vec<Builtin> {
     use Subresource::Status;
-    use api::apps::v1::ControllerRevision;
     use api::autoscaling::v2::HorizontalPodAutoscaler;
     use api::coordination::v1::Lease;
     use api::policy::v1::PodDisruptionBudget;
@@ -274,109 +276,53 @@ fn scheduling() -> Vec<Builtin> {
         locked_update: true,
         ..COUNTED
     };
-    let mut autoscaler = Builtin::new(
-        "autoscaling",
-        "horizontalpodautoscalers",
-        "HorizontalPodAutoscaler",
-        Form::Typed(typed::<HorizontalPodAutoscaler>),
-    )
-    .short(&["hpa"])
-    .in_categories(&["all"])
-    .with(&[Status]);
-    autoscaler.version = "v2";
-    const DRA: &str = "resource.k8s.io";
     vec![
-        autoscaler,
-        Builtin::new(
-            "apps",
-            "controllerrevisions",
-            "ControllerRevision",
-            Form::Typed(verbatim::<ControllerRevision>),
-        ),
-        Builtin::new("coordination.k8s.io", "leases", "Lease", Form::Typed(typed::<Lease>)).traits(lease),
-        Builtin::new(
-            "policy",
-            "poddisruptionbudgets",
-            "PodDisruptionBudget",
-            Form::Typed(typed::<PodDisruptionBudget>),
-        )
-        .short(&["pdb"])
-        .with(&[Status])
-        .traits(budget),
-        Builtin::new(DRA, "deviceclasses", "DeviceClass", Form::Typed(typed::<DeviceClass>))
+        kind::<HorizontalPodAutoscaler>("horizontalpodautoscalers")
+            .short(&["hpa"])
+            .in_categories(&["all"])
+            .with(&[Status]),
+        kind::<Lease>("leases").traits(lease),
+        kind::<PodDisruptionBudget>("poddisruptionbudgets")
+            .short(&["pdb"])
+            .with(&[Status])
+            .traits(budget),
+        kind::<DeviceClass>("deviceclasses").cluster_scoped().traits(COUNTED),
+        kind::<ResourceClaim>("resourceclaims").with(&[Status]),
+        kind::<ResourceClaimTemplate>("resourceclaimtemplates"),
+        kind::<ResourceSlice>("resourceslices")
             .cluster_scoped()
+            .selectable(&["spec.nodeName", "spec.driver"])
             .traits(COUNTED),
-        Builtin::new(
-            DRA,
-            "resourceclaims",
-            "ResourceClaim",
-            Form::Typed(typed::<ResourceClaim>),
-        )
-        .with(&[Status]),
-        Builtin::new(
-            DRA,
-            "resourceclaimtemplates",
-            "ResourceClaimTemplate",
-            Form::Typed(typed::<ResourceClaimTemplate>),
-        ),
-        Builtin::new(
-            DRA,
-            "resourceslices",
-            "ResourceSlice",
-            Form::Typed(typed::<ResourceSlice>),
-        )
-        .cluster_scoped()
-        .selectable(&["spec.nodeName", "spec.driver"])
-        .traits(COUNTED),
-        Builtin::new(
-            "scheduling.k8s.io",
-            "priorityclasses",
-            "PriorityClass",
-            Form::Typed(typed::<PriorityClass>),
-        )
-        .cluster_scoped()
-        .short(&["pc"])
-        .traits(COUNTED),
+        kind::<PriorityClass>("priorityclasses")
+            .cluster_scoped()
+            .short(&["pc"])
+            .traits(COUNTED),
     ]
 }
 
 fn extension() -> Vec<Builtin> {
     use api::admissionregistration::v1::{MutatingWebhookConfiguration, ValidatingWebhookConfiguration};
-    const ADMISSION: &str = "admissionregistration.k8s.io";
+    use api::apps::v1::ControllerRevision;
     const CATEGORY: &[&str] = &["api-extensions"];
-    let definition = Traits {
-        locked_update: true,
-        ..COUNTED
-    };
     vec![
-        Builtin::new(
-            ADMISSION,
-            "mutatingwebhookconfigurations",
-            "MutatingWebhookConfiguration",
-            Form::Typed(typed::<MutatingWebhookConfiguration>),
-        )
-        .cluster_scoped()
-        .in_categories(CATEGORY)
-        .traits(COUNTED),
-        Builtin::new(
-            ADMISSION,
-            "validatingwebhookconfigurations",
-            "ValidatingWebhookConfiguration",
-            Form::Typed(typed::<ValidatingWebhookConfiguration>),
-        )
-        .cluster_scoped()
-        .in_categories(CATEGORY)
-        .traits(COUNTED),
-        Builtin::new(
-            "apiextensions.k8s.io",
-            "customresourcedefinitions",
-            "CustomResourceDefinition",
-            Form::Typed(verbatim::<CustomResourceDefinition>),
-        )
-        .cluster_scoped()
-        .short(&["crd", "crds"])
-        .in_categories(CATEGORY)
-        .with(&[Subresource::Status])
-        .traits(definition),
+        kind::<ControllerRevision>("controllerrevisions").form(Form::Typed(verbatim::<ControllerRevision>)),
+        kind::<MutatingWebhookConfiguration>("mutatingwebhookconfigurations")
+            .cluster_scoped()
+            .in_categories(CATEGORY)
+            .traits(COUNTED),
+        kind::<ValidatingWebhookConfiguration>("validatingwebhookconfigurations")
+            .cluster_scoped()
+            .in_categories(CATEGORY)
+            .traits(COUNTED),
+        kind::<CustomResourceDefinition>("customresourcedefinitions")
+            .cluster_scoped()
+            .short(&["crd", "crds"])
+            .in_categories(CATEGORY)
+            .with(&[Subresource::Status])
+            .traits(Traits {
+                locked_update: true,
+                ..COUNTED
+            })
+            .form(Form::Typed(verbatim::<CustomResourceDefinition>)),
     ]
 }

@@ -94,15 +94,14 @@ impl Server {
 
     /// Answers one request. Never fails: what goes wrong is an answer too.
     pub async fn serve(self: &Arc<Self>, request: Request<Bytes>, user: &User) -> Response<ResponseBody> {
-        let (parts, body) = request.into_parts();
-        let accepted = Accepted::negotiate(header_text(&parts.headers, header::ACCEPT));
-        let route = Route::parse(parts.uri.path());
-        let path_ignores_accept = !matches!(route, Route::Resource(_));
-        let result = match accepted {
-            Ok(accepted) => self.route(route, accepted, parts, body, user).await,
-            Err(_) if path_ignores_accept => self.route(route, Accepted::default(), parts, body, user).await,
-            Err(error) => Err(error),
+        let accepted = Accepted::negotiate(header_text(request.headers(), header::ACCEPT));
+        let route = Route::parse(request.uri().path());
+        let accepted = match (accepted, &route) {
+            (Err(error), Route::Resource(_)) => return error_response(&error),
+            // Paths that are no resources do not care what the client takes.
+            (accepted, _) => accepted.unwrap_or_default(),
         };
+        let result = self.route(route, accepted, request, user).await;
         result.unwrap_or_else(|error| Reply::error(&error)).into_response()
     }
 
@@ -110,10 +109,10 @@ impl Server {
         self: &Arc<Self>,
         route: Route,
         accepted: Accepted,
-        parts: http::request::Parts,
-        body: Bytes,
+        request: Request<Bytes>,
         user: &User,
     ) -> Result<Reply, ApiError> {
+        let (parts, body) = request.into_parts();
         if body.len() > BODY_BYTES_MAX {
             return Err(ApiError::too_large(BODY_BYTES_MAX));
         }
@@ -133,7 +132,10 @@ impl Server {
                     bytes: body,
                 };
                 if let Some((review, kind)) = Review::find(&target.group, &target.version, &target.plural) {
-                    return review::create(self, review, kind, &parts.method, &body, user);
+                    return match parts.method {
+                        Method::POST => review::create(self, review, kind, &body, user),
+                        _ => Err(ApiError::method_not_allowed()),
+                    };
                 }
                 let query = Query::parse(parts.uri.query().unwrap_or_default());
                 let Some(place) = self.locate(&registry, target)? else {

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use super::Call;
 use super::output::{Document, Reply};
+use super::query::Query;
 use crate::registry::Form;
 use crate::selector::{FieldSelector, LabelSelector};
 use crate::status::{ApiError, FieldError};
@@ -159,32 +160,8 @@ struct ListPlan {
 impl ListPlan {
     fn of(call: &Call) -> Result<Self, ApiError> {
         let query = &call.query;
-        let (version, matching) = (query.text("resourceVersion"), query.text("resourceVersionMatch"));
-        let token = query.text("continue");
-        let mut problems = Vec::new();
-        if query.has("sendInitialEvents") {
-            problems.push(FieldError::forbidden(
-                "sendInitialEvents",
-                "sendInitialEvents is forbidden for list",
-            ));
-        }
-        problems.extend(match (matching, version) {
-            ("", _) => None,
-            (_, "") if matches!(matching, "Exact" | "NotOlderThan") => Some(FieldError::forbidden(
-                "resourceVersionMatch",
-                "resourceVersionMatch is forbidden unless resourceVersion is provided",
-            )),
-            ("Exact", "0") => Some(FieldError::forbidden(
-                "resourceVersionMatch",
-                "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"",
-            )),
-            ("Exact" | "NotOlderThan", _) => None,
-            (other, _) => Some(FieldError::not_supported(
-                "resourceVersionMatch",
-                &json!(other),
-                &["Exact", "NotOlderThan", ""],
-            )),
-        });
+        let (matching, token) = (query.text("resourceVersionMatch"), query.text("continue"));
+        let problems = option_problems(query);
         if !problems.is_empty() {
             return Err(list_options_invalid(&problems));
         }
@@ -193,6 +170,12 @@ impl ListPlan {
             .number("limit")?
             .and_then(|limit| usize::try_from(limit).ok())
             .filter(|limit| *limit > 0);
+        let newest = Self {
+            limit,
+            after: None,
+            at: None,
+            not_before: None,
+        };
         if !token.is_empty() {
             if revision.is_some_and(|revision| revision > 0) {
                 return Err(ApiError::bad_request(
@@ -201,32 +184,23 @@ impl ListPlan {
             }
             let token = ContinueToken::decode(call, token)?;
             return Ok(Self {
-                limit,
                 after: Some(token.after),
                 at: token.revision,
-                not_before: None,
+                ..newest
             });
         }
         let exact = matching == "Exact" || (matching.is_empty() && limit.is_some());
         Ok(match revision {
             // The watch cache answers, and it does not page.
-            Some(0) => Self {
-                limit: None,
-                after: None,
-                at: None,
-                not_before: None,
-            },
+            Some(0) => Self { limit: None, ..newest },
             Some(revision) if exact => Self {
-                limit,
-                after: None,
                 at: Some(revision),
                 not_before: Some(revision),
+                ..newest
             },
             revision => Self {
-                limit,
-                after: None,
-                at: None,
                 not_before: revision,
+                ..newest
             },
         })
     }
@@ -251,6 +225,32 @@ impl ListPlan {
         );
         error
     }
+}
+
+/// Combinations of options that a list refuses.
+fn option_problems(query: &Query) -> Vec<FieldError> {
+    let (version, matching) = (query.text("resourceVersion"), query.text("resourceVersionMatch"));
+    let forbidden = |why: &str| Some(FieldError::forbidden("resourceVersionMatch", why));
+    let mismatch = match (matching, version) {
+        ("", _) => None,
+        ("Exact" | "NotOlderThan", "") => {
+            forbidden("resourceVersionMatch is forbidden unless resourceVersion is provided")
+        }
+        ("Exact", "0") => forbidden("resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\""),
+        ("Exact" | "NotOlderThan", _) => None,
+        (other, _) => {
+            let allowed = ["Exact", "NotOlderThan", ""];
+            Some(FieldError::not_supported(
+                "resourceVersionMatch",
+                &json!(other),
+                &allowed,
+            ))
+        }
+    };
+    let initial = query
+        .has("sendInitialEvents")
+        .then(|| FieldError::forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"));
+    initial.into_iter().chain(mismatch).collect()
 }
 
 pub(crate) fn list_options_invalid(problems: &[FieldError]) -> ApiError {

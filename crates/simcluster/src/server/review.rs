@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use http::Method;
 use serde_json::{Value, json};
 
 use super::output::Reply;
@@ -16,13 +15,9 @@ pub(crate) fn create(
     server: &Arc<Server>,
     review: Review,
     kind: &str,
-    method: &Method,
     body: &Body,
     user: &User,
 ) -> Result<Reply, ApiError> {
-    if method != Method::POST {
-        return Err(ApiError::method_not_allowed());
-    }
     let mut sent = match body.bytes.is_empty() {
         true => json!({}),
         false => decode::value(body, kind)?,

@@ -4,6 +4,7 @@
 
 mod bad_requests;
 mod behaviour;
+mod controller;
 mod definitions;
 mod deletion;
 mod discovery;
