@@ -5,6 +5,7 @@
 
 mod binder;
 mod definitions;
+mod disruption;
 mod fleet;
 mod garbage;
 mod namespaces;
@@ -38,6 +39,7 @@ pub(crate) fn start(server: &Arc<Server>, options: Options, tasks: &mut JoinSet<
     let actor = Actor { server: server.clone() };
     let tap = || server.store.tap();
     tasks.spawn(definitions::run(actor.clone(), tap()));
+    tasks.spawn(disruption::run(actor.clone(), tap()));
     tasks.spawn(garbage::run(actor.clone(), tap()));
     tasks.spawn(namespaces::run(actor.clone(), tap()));
     if options.binder {

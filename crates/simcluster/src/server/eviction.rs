@@ -75,17 +75,25 @@ fn spend_budget(call: &Call, pod: &Value, dry_run: bool) -> Result<(), ApiError>
             return Err(ApiError::plain(why));
         }
         let count = |field: &str| budget["status"][field].as_i64().unwrap_or(0);
+        if count("observedGeneration") < budget["metadata"]["generation"].as_i64().unwrap_or(0) {
+            let why = format!(
+                "The disruption budget {} is still being processed by the server.",
+                key.name
+            );
+            return Err(refused(&why));
+        }
         let healthy_enough = count("currentHealthy") >= count("desiredHealthy") && count("desiredHealthy") > 0;
         let always = budget["spec"]["unhealthyPodEvictionPolicy"] == "AlwaysAllow";
         if !is_ready(pod) && (always || healthy_enough) {
             return Ok(());
         }
         if count("disruptionsAllowed") <= 0 {
-            return Err(budget_spent(
-                &key.name,
-                count("desiredHealthy"),
-                count("currentHealthy"),
-            ));
+            let (needs, has) = (count("desiredHealthy"), count("currentHealthy"));
+            let why = format!(
+                "The disruption budget {} needs {needs} healthy pods and has {has} currently",
+                key.name
+            );
+            return Err(refused(&why));
         }
         budget["status"]["disruptionsAllowed"] = json!(count("disruptionsAllowed") - 1);
         if budget["status"]["disruptedPods"].is_null() {
@@ -99,8 +107,7 @@ fn spend_budget(call: &Call, pod: &Value, dry_run: bool) -> Result<(), ApiError>
     }
 }
 
-fn budget_spent(name: &str, needs: i64, has: i64) -> ApiError {
-    let why = format!("The disruption budget {name} needs {needs} healthy pods and has {has} currently");
+fn refused(why: &str) -> ApiError {
     let message = "Cannot evict pod as it would violate the pod's disruption budget.";
     let causes = json!([{"reason": "DisruptionBudget", "message": why}]);
     ApiError::new(429, "TooManyRequests", message).with_details(json!({"causes": causes}))

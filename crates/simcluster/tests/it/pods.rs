@@ -208,51 +208,50 @@ async fn grace_periods_shrink_and_never_grow() {
 #[tokio::test(start_paused = true)]
 async fn an_eviction_asks_the_budget() {
     let cluster = cluster();
-    post(&cluster, PODS, &pod("p")).await;
-    bind(&cluster, "p", "nowhere").await;
-    let running = json!({"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}});
-    patch(&cluster, &format!("{PODS}/p/status"), "merge-patch+json", &running).await;
+    for name in ["p", "q"] {
+        post(&cluster, PODS, &pod(name)).await;
+        bind(&cluster, name, "nowhere").await;
+        let running = json!({"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}});
+        patch(&cluster, &format!("{PODS}/{name}/status"), "merge-patch+json", &running).await;
+    }
     let budgets = "/apis/policy/v1/namespaces/default/poddisruptionbudgets";
-    let budget =
-        json!({"metadata": {"name": "ev"}, "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "x"}}}});
-    assert_eq!(post(&cluster, budgets, &budget).await.code, 201);
-    let status = |allowed: i64| json!({"status": {"disruptionsAllowed": allowed, "desiredHealthy": 1, "currentHealthy": 1, "expectedPods": 1}});
-    patch(
-        &cluster,
-        &format!("{budgets}/ev/status"),
-        "merge-patch+json",
-        &status(0),
-    )
-    .await;
-    let eviction =
-        json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "p"}, "deleteOptions": {}});
-    let refused = post(&cluster, &format!("{PODS}/p/eviction"), &eviction).await;
+    let spec = json!({"minAvailable": 1, "selector": {"matchLabels": {"app": "x"}}});
+    let made = post(&cluster, budgets, &json!({"metadata": {"name": "ev"}, "spec": spec})).await;
     assert_eq!(
-        (refused.code, refused.message()),
-        (429, "Cannot evict pod as it would violate the pod's disruption budget.")
+        (made.code, &made.body["status"]["disruptionsAllowed"]),
+        (201, &json!(0))
     );
+    let eviction = |name: &str| json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}, "deleteOptions": {}});
+    let unknown = post(&cluster, &format!("{PODS}/p/eviction"), &eviction("p")).await;
+    assert!(
+        unknown.text.contains("still being processed by the server"),
+        "{}",
+        unknown.text
+    );
+    let allows = |answer: &Answer| answer.body["status"]["disruptionsAllowed"] == 1;
+    until(&cluster, &format!("{budgets}/ev"), allows).await;
     assert_eq!(
-        refused.body["details"]["causes"][0]["message"],
-        "The disruption budget ev needs 1 healthy pods and has 1 currently"
+        post(&cluster, &format!("{PODS}/p/eviction"), &eviction("p")).await.code,
+        201
     );
-    patch(
-        &cluster,
-        &format!("{budgets}/ev/status"),
-        "merge-patch+json",
-        &status(1),
-    )
-    .await;
-    assert_eq!(post(&cluster, &format!("{PODS}/p/eviction"), &eviction).await.code, 201);
-    let pod = get(&cluster, &format!("{PODS}/p")).await.body;
-    assert!(pod["metadata"]["deletionTimestamp"].is_string());
-    let conditions = pod["status"]["conditions"].as_array().unwrap();
+    let evicted = get(&cluster, &format!("{PODS}/p")).await.body;
+    assert!(evicted["metadata"]["deletionTimestamp"].is_string());
+    let conditions = evicted["status"]["conditions"].as_array().unwrap();
     assert!(
         conditions
             .iter()
             .any(|c| c["type"] == "DisruptionTarget" && c["reason"] == "EvictionByEvictionAPI")
     );
+    let one_left = |answer: &Answer| answer.body["status"]["currentHealthy"] == 1;
+    until(&cluster, &format!("{budgets}/ev"), one_left).await;
+    let refused = post(&cluster, &format!("{PODS}/q/eviction"), &eviction("q")).await;
     assert_eq!(
-        get(&cluster, &format!("{budgets}/ev")).await.body["status"]["disruptionsAllowed"],
-        0
+        (refused.code, refused.message()),
+        (429, "Cannot evict pod as it would violate the pod's disruption budget.")
+    );
+    let cause = &refused.body["details"]["causes"][0]["message"];
+    assert_eq!(
+        cause,
+        "The disruption budget ev needs 1 healthy pods and has 1 currently"
     );
 }
