@@ -23,6 +23,7 @@ pub mod patch;
 pub mod registry;
 pub mod rules;
 pub mod schema;
+pub mod table;
 pub mod selector;
 pub mod server;
 pub mod status;
