@@ -20,6 +20,7 @@ pub mod clock;
 pub mod cluster;
 pub mod door;
 pub mod patch;
+pub mod protobuf;
 pub mod registry;
 pub mod rules;
 pub mod schema;
