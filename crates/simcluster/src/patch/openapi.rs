@@ -6,10 +6,11 @@ use std::sync::OnceLock;
 use serde_json::{Map, Value};
 use thiserror::Error;
 
-use super::types::{DEDUCED, Field, ListKind, ListShape, MapShape, PatchRule, Scalar, Shapes, Type, Types, UNTYPED};
+use super::types::{
+    DEDUCED, Field, ListKind, ListShape, MapShape, PatchRule, Scalar, Shapes, Type, TypeId, Types, UNTYPED,
+};
 
 const BUILTIN_DOCUMENT: &str = include_str!("../../openapi/kubernetes-1.36.json");
-/// Every type that metadata is made of.
 const META_TYPES: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.";
 const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
 /// Quantities are described as strings, but clients may send numbers.
@@ -32,10 +33,22 @@ pub enum OpenApiError {
 /// The types of the built-in kinds, as kube-apiserver 1.36 publishes them.
 pub fn builtin_types() -> &'static Types {
     static TYPES: OnceLock<Types> = OnceLock::new();
-    TYPES.get_or_init(|| {
-        let document = serde_json::from_str(BUILTIN_DOCUMENT).expect("the document is part of the program and tested");
-        Types::from_openapi(&document).expect("the document is part of the program and tested")
-    })
+    TYPES.get_or_init(|| read_builtin(|_| true))
+}
+
+/// The types that metadata is made of.
+fn metadata_types() -> &'static Types {
+    static TYPES: OnceLock<Types> = OnceLock::new();
+    TYPES.get_or_init(|| read_builtin(|name| name.starts_with(META_TYPES)))
+}
+
+fn read_builtin(is_wanted: fn(&str) -> bool) -> Types {
+    let mut document: Value =
+        serde_json::from_str(BUILTIN_DOCUMENT).expect("the document is part of the program and tested");
+    if let Some(schemas) = document["components"]["schemas"].as_object_mut() {
+        schemas.retain(|name, _| is_wanted(name));
+    }
+    Types::from_openapi(&document).expect("the document is part of the program and tested")
 }
 
 impl Types {
@@ -45,27 +58,35 @@ impl Types {
             .as_object()
             .ok_or(OpenApiError::NoSchemas)?;
         let mut types = Self::default();
+        let first = types.named.len();
+        let ids: Ids = schemas
+            .keys()
+            .enumerate()
+            .map(|(at, name)| (name.as_str(), TypeId(first + at)))
+            .collect();
         for (name, schema) in schemas {
             let shapes = match name.as_str() {
                 QUANTITY => Shapes {
                     scalar: Some(Scalar::Any),
                     ..Shapes::default()
                 },
-                RAW_EXTENSION => types.named[UNTYPED].clone(),
+                RAW_EXTENSION => types.named[UNTYPED.0].1.clone(),
                 _ => Reader {
                     path: name,
+                    ids: &ids,
                     preserves_unknown: false,
                 }
                 .shapes(schema)?,
             };
-            types.named.insert(name.clone(), shapes);
+            let id = TypeId(types.named.len());
+            types.named.push((name.clone(), shapes));
             for kind in schema["x-kubernetes-group-version-kind"]
                 .as_array()
                 .into_iter()
                 .flatten()
             {
                 if let Some((api_version, kind)) = api_version_and_kind(kind) {
-                    types.kinds.insert((api_version, kind), name.clone());
+                    types.kinds.entry(api_version).or_default().insert(kind, id);
                 }
             }
         }
@@ -74,21 +95,24 @@ impl Types {
 
     /// The types of one custom resource: its structural schema and, from the built-in types, its metadata.
     pub fn from_custom_resource(api_version: &str, kind: &str, schema: &Value) -> Result<Self, OpenApiError> {
-        let builtin = &builtin_types().named;
-        let metadata = builtin.iter().filter(|(name, _)| name.starts_with(META_TYPES));
-        let mut types = Self::default();
-        types
-            .named
-            .extend(metadata.map(|(name, shapes)| (name.clone(), shapes.clone())));
+        let mut types = metadata_types().clone();
+        let object_meta = types.named.iter().position(|(name, _)| name == OBJECT_META).map(TypeId);
+        let ids: Ids = object_meta.map(|id| (OBJECT_META, id)).into_iter().collect();
         let name = format!("{api_version}.{kind}");
-        let mut shapes = Reader {
+        let reader = Reader {
             path: &name,
+            ids: &ids,
             preserves_unknown: false,
-        }
-        .shapes(schema)?;
-        add_object_fields(shapes.map.get_or_insert_default());
-        types.named.insert(name.clone(), shapes);
-        types.kinds.insert((api_version.to_owned(), kind.to_owned()), name);
+        };
+        let mut shapes = reader.shapes(schema)?;
+        reader.add_object_fields(shapes.map.get_or_insert_default());
+        let id = TypeId(types.named.len());
+        types.named.push((name, shapes));
+        types
+            .kinds
+            .entry(api_version.to_owned())
+            .or_default()
+            .insert(kind.to_owned(), id);
         Ok(types)
     }
 }
@@ -103,39 +127,46 @@ fn api_version_and_kind(gvk: &Value) -> Option<(String, String)> {
     Some((api_version, kind.to_owned()))
 }
 
-/// Declares what every object has and no structural schema spells out.
-fn add_object_fields(map: &mut MapShape) {
-    let field = |ty| Field {
-        ty,
-        default: None,
-        required: false,
-        patch: PatchRule::default(),
-    };
-    let text = || {
-        field(Type::Inline(Box::new(Shapes {
-            scalar: Some(Scalar::String),
-            ..Shapes::default()
-        })))
-    };
-    map.fields.insert("apiVersion".to_owned(), text());
-    map.fields.insert("kind".to_owned(), text());
-    map.fields.insert(
-        "metadata".to_owned(),
-        field(Type::Named {
-            name: OBJECT_META.to_owned(),
-            atomic: None,
-        }),
-    );
-}
+/// Names of types and where they will stand.
+type Ids<'a> = BTreeMap<&'a str, TypeId>;
 
 /// Walks one schema; `preserves_unknown` is inherited by everything below it.
 #[derive(Clone, Copy)]
 struct Reader<'a> {
     path: &'a str,
+    ids: &'a Ids<'a>,
     preserves_unknown: bool,
 }
 
 impl Reader<'_> {
+    /// A reference. Documents may be trimmed: what they do not describe may hold anything.
+    fn named(self, name: &str, atomic: Option<bool>) -> Type {
+        Type::Named {
+            id: self.ids.get(name).copied().unwrap_or(UNTYPED),
+            atomic,
+        }
+    }
+
+    /// Declares what every object has and no structural schema spells out.
+    fn add_object_fields(self, map: &mut MapShape) {
+        let field = |ty| Field {
+            ty,
+            default: None,
+            required: false,
+            patch: PatchRule::default(),
+        };
+        let text = || {
+            field(Type::Inline(Box::new(Shapes {
+                scalar: Some(Scalar::String),
+                ..Shapes::default()
+            })))
+        };
+        map.fields.insert("apiVersion".to_owned(), text());
+        map.fields.insert("kind".to_owned(), text());
+        map.fields
+            .insert("metadata".to_owned(), field(self.named(OBJECT_META, None)));
+    }
+
     fn shapes(mut self, schema: &Value) -> Result<Shapes, OpenApiError> {
         self.preserves_unknown |= schema["x-kubernetes-preserve-unknown-fields"] == true;
         let scalar = |scalar| {
@@ -189,9 +220,9 @@ impl Reader<'_> {
         }
         let elements = match &schema["additionalProperties"] {
             Value::Object(_) => Some(self.type_of(&schema["additionalProperties"])?),
-            Value::Bool(true) => Some(named(DEDUCED)),
+            Value::Bool(true) => Some(by_id(DEDUCED)),
             Value::Bool(false) => None,
-            _ if self.preserves_unknown || properties.is_empty() => Some(named(DEDUCED)),
+            _ if self.preserves_unknown || properties.is_empty() => Some(by_id(DEDUCED)),
             _ => None,
         };
         let mut map = MapShape {
@@ -200,7 +231,7 @@ impl Reader<'_> {
             atomic: self.map_type(schema)? == Some(true),
         };
         if schema["x-kubernetes-embedded-resource"] == true {
-            add_object_fields(&mut map);
+            self.add_object_fields(&mut map);
         }
         Ok(map)
     }
@@ -208,7 +239,7 @@ impl Reader<'_> {
     fn list(self, schema: &Value) -> Result<ListShape, OpenApiError> {
         let items = match schema.get("items") {
             Some(items) => self.type_of(items)?,
-            None => named(UNTYPED),
+            None => by_id(UNTYPED),
         };
         Ok(ListShape {
             items,
@@ -252,10 +283,7 @@ impl Reader<'_> {
         let wrapped = &schema["allOf"][0]["$ref"];
         let reference = schema["$ref"].as_str().or(wrapped.as_str());
         match reference.and_then(|path| path.rsplit('/').next()) {
-            Some(name) => Ok(Type::Named {
-                name: name.to_owned(),
-                atomic: self.map_type(schema)?,
-            }),
+            Some(name) => Ok(self.named(name, self.map_type(schema)?)),
             None => Ok(Type::Inline(Box::new(self.shapes(schema)?))),
         }
     }
@@ -269,11 +297,8 @@ impl Reader<'_> {
     }
 }
 
-fn named(name: &str) -> Type {
-    Type::Named {
-        name: name.to_owned(),
-        atomic: None,
-    }
+fn by_id(id: TypeId) -> Type {
+    Type::Named { id, atomic: None }
 }
 
 fn patch_rule(schema: &Value) -> PatchRule {
@@ -294,7 +319,7 @@ mod tests {
     #[test]
     fn the_builtin_document_describes_every_kind_it_was_trimmed_to() {
         let types = builtin_types();
-        assert_eq!(types.kinds.iter().filter(|((_, kind), _)| kind == "Pod").count(), 1);
+        assert_eq!(types.kinds["v1"].len(), 10);
         for (api_version, kind) in [
             ("v1", "Pod"),
             ("apps/v1", "ControllerRevision"),

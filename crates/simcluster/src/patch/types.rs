@@ -9,17 +9,22 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value};
 
 /// The type of a value that the schema says nothing about: lists and maps are replaced as a whole.
-pub(super) const UNTYPED: &str = "__untyped_atomic_";
+pub(super) const UNTYPED: TypeId = TypeId(0);
 /// The type of a value whose shape is taken from the value: maps merge field by field, lists are replaced.
-pub(super) const DEDUCED: &str = "__untyped_deduced_";
+pub(super) const DEDUCED: TypeId = TypeId(1);
 
 /// Named types and the kinds that are served with them.
 #[derive(Debug, Clone)]
 pub struct Types {
-    pub(super) named: BTreeMap<String, Shapes>,
-    /// `(apiVersion, kind)` to the name of the type.
-    pub(super) kinds: BTreeMap<(String, String), String>,
+    /// Every named type. References are positions in this list, so that following one costs nothing.
+    pub(super) named: Vec<(String, Shapes)>,
+    /// `apiVersion` and `kind` to the type.
+    pub(super) kinds: BTreeMap<String, BTreeMap<String, TypeId>>,
 }
+
+/// A position in [`Types::named`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct TypeId(pub(super) usize);
 
 /// Every shape that a value of one type may take; `None` is a shape that it may not take.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -82,7 +87,7 @@ pub(super) struct PatchRule {
 pub(super) enum Type {
     /// A reference; `atomic` overrides what the named type says about its map.
     Named {
-        name: String,
+        id: TypeId,
         atomic: Option<bool>,
     },
     Inline(Box<Shapes>),
@@ -126,11 +131,8 @@ pub(super) struct ListView<'a> {
 
 impl Default for Types {
     fn default() -> Self {
-        let reference = |name: &str| Type::Named {
-            name: name.to_owned(),
-            atomic: None,
-        };
-        let any = |elements: &str, atomic| Shapes {
+        let reference = |id| Type::Named { id, atomic: None };
+        let any = |elements, atomic| Shapes {
             scalar: Some(Scalar::Any),
             list: Some(ListShape {
                 items: reference(UNTYPED),
@@ -142,12 +144,12 @@ impl Default for Types {
                 ..MapShape::default()
             }),
         };
-        let named = [
-            (UNTYPED.to_owned(), any(UNTYPED, true)),
-            (DEDUCED.to_owned(), any(DEDUCED, false)),
+        let named = vec![
+            ("untyped".to_owned(), any(UNTYPED, true)),
+            ("deduced".to_owned(), any(DEDUCED, false)),
         ];
         Self {
-            named: named.into(),
+            named,
             kinds: BTreeMap::new(),
         }
     }
@@ -156,14 +158,8 @@ impl Default for Types {
 impl Types {
     /// The schema of a kind, if it is known.
     pub fn kind(&self, api_version: &str, kind: &str) -> Option<TypeSchema<'_>> {
-        let name = self.kinds.get(&(api_version.to_owned(), kind.to_owned()))?;
-        let (name, shapes) = self.named.get_key_value(name)?;
-        Some(TypeSchema {
-            types: self,
-            name: Some(name),
-            shapes,
-            atomic: None,
-        })
+        let id = self.kinds.get(api_version)?.get(kind)?;
+        Some(self.named(*id, None))
     }
 
     /// The schema of objects about which nothing is known: every map merges, every list is replaced.
@@ -171,27 +167,19 @@ impl Types {
         self.named(DEDUCED, None)
     }
 
-    fn named<'a>(&'a self, name: &'a str, atomic: Option<bool>) -> TypeSchema<'a> {
-        match self.named.get_key_value(name) {
-            Some((name, shapes)) => TypeSchema {
-                types: self,
-                name: Some(name),
-                shapes,
-                atomic,
-            },
-            // Documents may be trimmed: what is not described may hold anything.
-            None => TypeSchema {
-                types: self,
-                name: Some(name),
-                shapes: &self.named[UNTYPED],
-                atomic,
-            },
+    fn named(&self, id: TypeId, atomic: Option<bool>) -> TypeSchema<'_> {
+        let (name, shapes) = &self.named[id.0];
+        TypeSchema {
+            types: self,
+            name: Some(name),
+            shapes,
+            atomic,
         }
     }
 
     fn resolve<'a>(&'a self, ty: &'a Type) -> TypeSchema<'a> {
         match ty {
-            Type::Named { name, atomic } => self.named(name, *atomic),
+            Type::Named { id, atomic } => self.named(*id, *atomic),
             Type::Inline(shapes) => TypeSchema {
                 types: self,
                 name: None,

@@ -5,7 +5,7 @@
 //! rule that an unchanged value breaks is only a warning.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -33,6 +33,7 @@ pub(super) struct Rule {
     /// Where the error is told, relative to the value: `.replicas`.
     field_path: String,
     optional_old_self: Option<bool>,
+    uses_old_self: bool,
     /// The rule as JSON, in the form in which the API server shows a rule that it refuses.
     described: String,
 }
@@ -45,9 +46,12 @@ impl Rule {
         let message_program = Some(text("messageExpression"))
             .filter(|source| !source.is_empty())
             .map(compile);
+        let program = compile(text("rule"));
+        let names = |program: &Program| program.references().variables().contains(&"oldSelf");
         Self {
+            uses_old_self: program.as_ref().is_ok_and(names),
             source: text("rule").trim().to_owned(),
-            program: compile(text("rule")),
+            program,
             message: text("message").trim().to_owned(),
             message_program,
             reason: text("reason").to_owned(),
@@ -63,12 +67,6 @@ impl Rule {
                 rule["optionalOldSelf"],
             ),
         }
-    }
-
-    fn uses_old_self(&self) -> bool {
-        self.program
-            .as_ref()
-            .is_ok_and(|program| program.references().variables().contains(&"oldSelf"))
     }
 
     /// What is told when an error has no words of its own.
@@ -101,7 +99,7 @@ fn visit_rules(node: &Node, path: &str, uncorrelatable: Option<&str>, errors: &m
         if let Some(Err(error)) = &rule.message_program {
             errors.push(failed("messageExpression", error));
         }
-        if let Some(within) = uncorrelatable.filter(|_| rule.uses_old_self()) {
+        if let Some(within) = uncorrelatable.filter(|_| rule.uses_old_self) {
             let detail = format!("oldSelf cannot be used on the uncorrelatable portion of the schema within {within}");
             errors.push(FieldError::invalid(
                 &format!("{path}.rule"),
@@ -111,7 +109,7 @@ fn visit_rules(node: &Node, path: &str, uncorrelatable: Option<&str>, errors: &m
         }
         if let Some(optional) = rule
             .optional_old_self
-            .filter(|_| rule.program.is_ok() && !rule.uses_old_self())
+            .filter(|_| rule.program.is_ok() && !rule.uses_old_self)
         {
             let detail = "may not be set if oldSelf is not used in rule";
             errors.push(FieldError::invalid(
@@ -146,7 +144,7 @@ pub(super) fn validate(root: &Node, object: &Value, old: Option<&Value>) -> Vali
         new: object,
     });
     let mut evaluation = Evaluation {
-        context: Context::default().with_all(),
+        functions: functions(),
         found: Validation::default(),
     };
     evaluation.visit(
@@ -160,6 +158,12 @@ pub(super) fn validate(root: &Node, object: &Value, old: Option<&Value>) -> Vali
         "",
     );
     evaluation.found
+}
+
+/// The functions of CEL and of Kubernetes; to gather them takes longer than most rules.
+fn functions() -> &'static Context<'static> {
+    static FUNCTIONS: LazyLock<Context<'static>> = LazyLock::new(|| Context::default().with_all());
+    &FUNCTIONS
 }
 
 /// Decides whether an error is forgiven: the value itself, or else the nearest place that can be compared, is unchanged.
@@ -185,12 +189,12 @@ impl<'a> Ratchet<'a> {
     }
 }
 
-struct Evaluation<'c> {
-    context: Context<'c>,
+struct Evaluation {
+    functions: &'static Context<'static>,
     found: Validation,
 }
 
-impl Evaluation<'_> {
+impl Evaluation {
     fn visit(&mut self, node: &Node, value: &Value, old: Option<&Value>, ratchet: Ratchet<'_>, path: &str) {
         let old = old.filter(|old| !old.is_null());
         if value.is_null() {
@@ -228,7 +232,7 @@ impl Evaluation<'_> {
         let this = bind(node, value);
         let before = old.map(|old| bind(node, old));
         for rule in &node.rules {
-            let uses_old = rule.uses_old_self();
+            let uses_old = rule.uses_old_self;
             let is_optional = rule.optional_old_self == Some(true);
             if uses_old && old.is_none() && !is_optional {
                 continue;
@@ -263,7 +267,7 @@ impl Evaluation<'_> {
             .program
             .as_ref()
             .map_err(|error| format!("rule compile error: {error}"))?;
-        let mut scope = self.context.new_inner_scope();
+        let mut scope = self.functions.new_inner_scope();
         scope.add_variable_from_value("self", this.clone());
         if is_optional {
             let before = before.cloned().map_or_else(OptionalValue::none, OptionalValue::of);
@@ -336,13 +340,13 @@ fn bind(node: &Node, value: &Value) -> CelValue {
     let format = node.checks.format.as_ref().map(|format| format.name.as_str());
     match value {
         Value::String(text) => {
-            let converted = match format {
-                Some("date-time" | "datetime") => called("timestamp", text),
-                Some("duration") => called("duration", text),
+            let value = match format {
+                Some("date-time" | "datetime") => converted(&TIMESTAMP, text),
+                Some("duration") => converted(&DURATION, text),
                 Some("byte") => STANDARD.decode(text).ok().map(|bytes| CelValue::Bytes(Arc::new(bytes))),
                 _ => None,
             };
-            converted.unwrap_or_else(|| string(text))
+            value.unwrap_or_else(|| string(text))
         }
         Value::Number(number) if node.ty == "number" => CelValue::Float(number.as_f64().unwrap_or_default()),
         Value::Number(number) if node.ty == "integer" && number.is_f64() => CelValue::Opaque(Arc::new(NotWhole)),
@@ -416,14 +420,14 @@ fn string(text: &str) -> CelValue {
 }
 
 /// What a CEL conversion makes of a text; `None` if it takes it not. This keeps the types of time out of this crate.
-fn called(function: &str, text: &str) -> Option<CelValue> {
-    let mut context = Context::default();
+fn converted(conversion: &LazyLock<Option<Program>>, text: &str) -> Option<CelValue> {
+    let mut context = functions().new_inner_scope();
     context.add_variable_from_value("text", string(text));
-    Program::compile(&format!("{function}(text)"))
-        .ok()?
-        .execute(&context)
-        .ok()
+    conversion.as_ref()?.execute(&context).ok()
 }
+
+static TIMESTAMP: LazyLock<Option<Program>> = LazyLock::new(|| Program::compile("timestamp(text)").ok());
+static DURATION: LazyLock<Option<Program>> = LazyLock::new(|| Program::compile("duration(text)").ok());
 
 /// A field name as rules write it: `foo-bar` is `foo__dash__bar`, a reserved word stands between underscores.
 fn escaped(name: &str) -> String {

@@ -111,11 +111,14 @@ impl FieldSet {
         }
     }
 
-    pub(super) fn union(mut self, other: &Self) -> Self {
-        self.members.extend(other.members.iter().cloned());
-        for (element, theirs) in &other.children {
-            let ours = self.children.remove(element).unwrap_or_default();
-            self.children.insert(element.clone(), ours.union(theirs));
+    pub(super) fn insert_element(&mut self, element: PathElement) {
+        self.members.insert(element);
+    }
+
+    pub(super) fn union(mut self, other: Self) -> Self {
+        self.members.extend(other.members);
+        for (element, theirs) in other.children {
+            self.attach(&element, theirs);
         }
         self
     }
@@ -133,38 +136,38 @@ impl FieldSet {
     }
 
     /// What is in this set and not in the other; children of a path in the other stay.
-    pub(super) fn difference(&self, other: &Self) -> Self {
-        let members = self.members.difference(&other.members).cloned().collect();
-        let left = self.children.iter().filter_map(|(element, ours)| {
-            let left = other
-                .children
-                .get(element)
-                .map_or_else(|| ours.clone(), |theirs| ours.difference(theirs));
-            (!left.is_empty()).then(|| (element.clone(), left))
+    pub(super) fn difference(mut self, other: &Self) -> Self {
+        self.members.retain(|member| !other.members.contains(member));
+        self.children.retain(|element, ours| {
+            if let Some(theirs) = other.children.get(element) {
+                *ours = std::mem::take(ours).difference(theirs);
+            }
+            !ours.is_empty()
         });
-        Self {
-            members,
-            children: left.collect(),
-        }
+        self
     }
 
     /// What is in this set, and neither in the other nor below one of its paths.
-    pub(super) fn difference_below(&self, other: &Self) -> Self {
-        let members = self.members.difference(&other.members).cloned().collect();
-        let outside = self
-            .children
-            .iter()
-            .filter(|(element, _)| !other.members.contains(element));
-        let left = outside.filter_map(|(element, ours)| {
-            let left = other
-                .children
-                .get(element)
-                .map_or_else(|| ours.clone(), |theirs| ours.difference_below(theirs));
-            (!left.is_empty()).then(|| (element.clone(), left))
+    pub(super) fn difference_below(mut self, other: &Self) -> Self {
+        self.members.retain(|member| !other.members.contains(member));
+        self.children.retain(|element, ours| {
+            if other.members.contains(element) {
+                return false;
+            }
+            if let Some(theirs) = other.children.get(element) {
+                *ours = std::mem::take(ours).difference_below(theirs);
+            }
+            !ours.is_empty()
         });
-        Self {
-            members,
-            children: left.collect(),
+        self
+    }
+
+    /// Puts a set below an element of this one.
+    pub(super) fn attach(&mut self, element: &PathElement, below: Self) {
+        if !below.is_empty() {
+            let ours = self.children.remove(element).unwrap_or_default();
+            self.children
+                .insert(element.clone(), if ours.is_empty() { below } else { ours.union(below) });
         }
     }
 

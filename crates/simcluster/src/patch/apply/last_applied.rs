@@ -33,7 +33,7 @@ pub(super) fn unexcused(
     }
     let since = Comparison::between(schema, &applied, live);
     let unchanged = typed::field_set(schema, &applied)
-        .difference(&since.changed())
+        .difference(&since.changed)
         .difference(&since.removed);
     conflicts
         .into_iter()

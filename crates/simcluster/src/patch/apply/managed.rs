@@ -178,8 +178,16 @@ impl Managed {
             let folded = self.0.remove(&bucket).or_else(|| self.0.remove(&first));
             let fields = folded
                 .map_or_else(FieldSet::default, |folded| folded.fields)
-                .union(&entry.fields);
-            self.0.insert(bucket, Entry { fields, ..entry });
+                .union(entry.fields);
+            let (api_version, time) = (entry.api_version, entry.time);
+            self.0.insert(
+                bucket,
+                Entry {
+                    api_version,
+                    time,
+                    fields,
+                },
+            );
             left -= 1;
         }
     }

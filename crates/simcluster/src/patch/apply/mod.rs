@@ -15,6 +15,8 @@ mod managed;
 mod merge;
 mod typed;
 
+use std::sync::OnceLock;
+
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 use thiserror::Error;
@@ -151,10 +153,10 @@ pub fn track_update(live: Option<&Value>, mut new: Value, schema: TypeSchema<'_>
     if managed.0.is_empty() && live.is_some() {
         return new;
     }
-    let zero = schema.zero();
-    let mut live = live.unwrap_or(&zero).clone();
-    forget_managed_fields(&mut live);
-    update(&live, &new, &mut managed, schema, writer);
+    // The entries themselves are in the live object only; nobody owns them, so that they look removed does no harm.
+    let zero = live.is_none().then(|| schema.zero());
+    let live = live.or(zero.as_ref()).unwrap_or(&Value::Null);
+    update(live, &new, &mut managed, schema, writer);
     managed.cap_updates();
     managed.encode_into(&mut new);
     new
@@ -283,10 +285,10 @@ impl Attempt<'_> {
         let owned = managed
             .0
             .values()
-            .fold(FieldSet::default(), |all, entry| all.union(&entry.fields));
+            .fold(FieldSet::default(), |all, entry| all.union(entry.fields.clone()));
         let without_last = merge::remove(schema, merged, &last);
-        let kept = fields_of(&without_last).union(&named(&owned));
-        let pruned = merge::remove(schema, merged, &everything.difference(&kept));
+        let kept = fields_of(&without_last).union(named(&owned));
+        let pruned = merge::remove(schema, merged, &everything.clone().difference(&kept));
         // Only what this applier owned may go: a container emptied by the removal takes nothing of others with it.
         let gone = everything.difference(&fields_of(&pruned)).intersection(&last);
         merge::remove(schema, merged, &gone)
@@ -300,10 +302,10 @@ fn take_over(
     writer: Option<&Identity>,
     force: bool,
 ) -> Result<(), Vec<OwnedConflict>> {
-    let changed = comparison.changed();
+    let Comparison { changed, removed } = comparison;
     let others = || managed.0.iter().filter(|(identity, _)| Some(*identity) != writer);
     let conflicts = others().flat_map(|(owner, entry)| {
-        let paths = entry.fields.intersection(&changed).paths();
+        let paths = entry.fields.intersection(changed).paths();
         paths.into_iter().map(|path| OwnedConflict {
             owner: owner.clone(),
             path,
@@ -317,7 +319,9 @@ fn take_over(
     }
     for (identity, entry) in &mut managed.0 {
         if Some(identity) != writer {
-            entry.fields = entry.fields.difference(&changed).difference(&comparison.removed);
+            entry.fields = std::mem::take(&mut entry.fields)
+                .difference(changed)
+                .difference(removed);
         }
     }
     managed.0.retain(|_, entry| !entry.fields.is_empty());
@@ -329,7 +333,7 @@ fn update(live: &Value, new: &Value, managed: &mut Managed, schema: TypeSchema<'
     if take_over(managed, &comparison, None, true).is_err() {
         return;
     }
-    let changed = comparison.changed().difference(&unowned_metadata());
+    let changed = comparison.changed.difference(unowned_metadata());
     if changed.is_empty() {
         return;
     }
@@ -346,32 +350,35 @@ fn update(live: &Value, new: &Value, managed: &mut Managed, schema: TypeSchema<'
     let entry = Entry {
         api_version: writer.api_version.to_owned(),
         time: Some(writer.now),
-        fields: changed.union(&before),
+        fields: changed.union(before),
     };
     managed.0.insert(identity, entry);
 }
 
 /// What the server sets and nobody owns.
-fn unowned_metadata() -> FieldSet {
-    FieldSet::of_fields([
-        &["apiVersion"],
-        &["kind"],
-        &["metadata"],
-        &["metadata", "name"],
-        &["metadata", "namespace"],
-        &["metadata", "creationTimestamp"],
-        &["metadata", "selfLink"],
-        &["metadata", "uid"],
-        &["metadata", "clusterName"],
-        &["metadata", "generation"],
-        &["metadata", "managedFields"],
-        &["metadata", "resourceVersion"],
-    ])
+fn unowned_metadata() -> &'static FieldSet {
+    static FIELDS: OnceLock<FieldSet> = OnceLock::new();
+    FIELDS.get_or_init(|| {
+        FieldSet::of_fields([
+            &["apiVersion"],
+            &["kind"],
+            &["metadata"],
+            &["metadata", "name"],
+            &["metadata", "namespace"],
+            &["metadata", "creationTimestamp"],
+            &["metadata", "selfLink"],
+            &["metadata", "uid"],
+            &["metadata", "clusterName"],
+            &["metadata", "generation"],
+            &["metadata", "managedFields"],
+            &["metadata", "resourceVersion"],
+        ])
+    })
 }
 
 fn strip_metadata(managed: &mut Managed, identity: &Identity) {
     if let Some(entry) = managed.0.get_mut(identity) {
-        entry.fields = entry.fields.difference(&unowned_metadata());
+        entry.fields = std::mem::take(&mut entry.fields).difference(unowned_metadata());
         if entry.fields.is_empty() {
             managed.0.remove(identity);
         }

@@ -468,7 +468,7 @@ proptest! {
         let managed = Managed::decode(&live).unwrap();
         let identity = Identity::new("two", Operation::Apply, "", "");
         let owned = managed.0.get(&identity).map(|entry| entry.fields.clone()).unwrap_or_default();
-        let applied = typed::field_set(schema, &gadget(&second)).difference(&unowned_metadata());
+        let applied = typed::field_set(schema, &gadget(&second)).difference(unowned_metadata());
         prop_assert!(applied.difference(&owned).is_empty());
     }
 
