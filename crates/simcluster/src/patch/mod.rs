@@ -4,6 +4,7 @@
 //! as a [`TypeSchema`]. Reading requests, optimistic locking, defaulting and validation are the caller's.
 
 mod apply;
+mod decode;
 mod go;
 mod json;
 mod merge;
@@ -12,6 +13,7 @@ mod strategic;
 mod types;
 
 pub use apply::{ApplyError, Conflict, FieldSet, Writer, apply, track_update};
+pub use decode::decode_builtin;
 pub use json::{JsonPatch, JsonPatchError};
 pub use merge::{MergePatchError, merge_patch};
 pub use openapi::{OpenApiError, builtin_types};

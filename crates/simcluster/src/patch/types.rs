@@ -216,6 +216,10 @@ impl<'a> TypeSchema<'a> {
         })
     }
 
+    pub(super) fn scalar(self) -> Option<Scalar> {
+        self.shapes.scalar
+    }
+
     pub(super) fn list(self) -> Option<ListView<'a>> {
         let shape = self.shapes.list.as_ref()?;
         Some(ListView {
