@@ -218,7 +218,7 @@ impl Evaluation {
                 let Some(of_items) = &node.items else { return };
                 for (at, item) in items.iter().enumerate() {
                     let ratchet = ratchet.descend(|here| here.item(at));
-                    self.visit(of_items, item, old_item(node, old, item), ratchet, &index(path, at));
+                    self.visit(of_items, item, old_item(node, old, at, item), ratchet, &index(path, at));
                 }
             }
             _ => {}

@@ -7,17 +7,13 @@ use serde_json::Value;
 
 use super::node::{ListType, Node};
 
-/// The item of the old list with the same keys.
-pub(super) fn old_item<'a>(node: &Node, old: Option<&'a Value>, item: &Value) -> Option<&'a Value> {
+/// The item of the old list with the same keys as the new item at this place. Most lists keep their order, so that is
+/// where it is looked for first.
+pub(super) fn old_item<'a>(node: &Node, old: Option<&'a Value>, at: usize, item: &Value) -> Option<&'a Value> {
     let ListType::Map(keys) = &node.list else { return None };
-    let identity = |item: &Value| keys.iter().map(|key| item.get(key).cloned()).collect::<Vec<_>>();
-    if !item.is_object() {
-        return None;
-    }
-    let wanted = identity(item);
-    old?.as_array()?
-        .iter()
-        .find(|one| one.is_object() && identity(one) == wanted)
+    let is_same = |one: &&Value| one.is_object() && keys.iter().all(|key| one.get(key) == item.get(key));
+    let old = old?.as_array().filter(|_| item.is_object())?;
+    old.get(at).filter(is_same).or_else(|| old.iter().find(is_same))
 }
 
 /// A place in both objects.
@@ -40,7 +36,7 @@ impl<'a> Correlated<'a> {
 
     pub(super) fn item(self, at: usize) -> Option<Self> {
         let new = self.new.as_array()?.get(at)?;
-        let old = old_item(self.node, Some(self.old), new)?;
+        let old = old_item(self.node, Some(self.old), at, new)?;
         Some(Self {
             node: self.node.items.as_deref()?,
             old,

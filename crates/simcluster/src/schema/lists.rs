@@ -1,5 +1,7 @@
 //! Items that may stand only once: members of sets, and items of list-maps by their keys.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Map, Value};
 
 use super::error::FieldError;
@@ -43,8 +45,11 @@ fn visit(node: &Node, value: &Value, path: &str, errors: &mut Vec<FieldError>) {
 
 /// Tells of each value once, at its second place.
 fn report_repeated(values: &[Value], path: &str, errors: &mut Vec<FieldError>) {
+    let mut seen: BTreeMap<String, usize> = BTreeMap::new();
     for (at, value) in values.iter().enumerate() {
-        if values[..at].iter().filter(|other| *other == value).count() == 1 {
+        let times = seen.entry(value.to_string()).or_default();
+        *times += 1;
+        if *times == 2 {
             errors.push(FieldError::duplicate(&index(path, at), Some(value.clone())));
         }
     }

@@ -1,5 +1,7 @@
 //! Objects as trees of a schema: what an applied configuration must look like, and which fields it names.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use serde_json::{Map, Value};
 
 use super::fields_v1::key_element;
@@ -97,7 +99,7 @@ impl Validator {
     }
 
     fn visit_items(&mut self, list: ListView<'_>, items: &[Value], path: &str) {
-        let mut seen = Vec::new();
+        let mut seen = BTreeSet::new();
         for (index, item) in items.iter().enumerate() {
             let element = if *list.kind == ListKind::Atomic {
                 PathElement::Index(i64::try_from(index).unwrap_or(i64::MAX))
@@ -111,7 +113,7 @@ impl Validator {
                 self.report(path, format!("duplicate entries for key {element}"));
             }
             self.visit(list.items, item, &format!("{path}{element}"));
-            seen.push(element);
+            seen.insert(element);
         }
     }
 }
@@ -161,14 +163,18 @@ fn collect(schema: TypeSchema<'_>, value: &Value, path: &mut Vec<PathElement>, s
             }
         }
         (Some(Shape::List(list)), Value::Array(items)) => {
-            let elements: Vec<_> = items
-                .iter()
-                .filter_map(|item| Some((element_of(list, item).ok()?, item)))
-                .collect();
-            for (element, item) in &elements {
-                path.push(element.clone());
+            let mut times: BTreeMap<PathElement, usize> = BTreeMap::new();
+            let elements = || {
+                items
+                    .iter()
+                    .filter_map(|item| Some((element_of(list, item).ok()?, item)))
+            };
+            elements().for_each(|(element, _)| *times.entry(element).or_default() += 1);
+            for (element, item) in elements() {
                 // Items that stand twice are owned as one, without what is in them.
-                if elements.iter().filter(|(other, _)| other == element).count() == 1 {
+                let is_single = times.get(&element) == Some(&1);
+                path.push(element);
+                if is_single {
                     collect(list.items, item, path, set);
                 }
                 set.insert(path);

@@ -305,10 +305,12 @@ impl<'a> ListField<'a> {
             return Ok(live);
         }
         if element_type(&live, &new)? != ElementType::Object {
-            let added: Vec<Value> = new.iter().filter(|item| !live.contains(item)).cloned().collect();
-            let mut merged = live.clone();
-            merged.extend(added);
-            merged.dedup();
+            let mut merged: Vec<Value> = Vec::with_capacity(live.len() + new.len());
+            for item in live.iter().chain(&new) {
+                if !merged.contains(item) {
+                    merged.push(item.clone());
+                }
+            }
             return self.in_order(merged, &new, &live);
         }
         let Some(key) = self.rule.merge_key.as_deref() else {
