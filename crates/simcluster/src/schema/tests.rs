@@ -1,3 +1,5 @@
+use std::sync::OnceLock;
+
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -5,9 +7,22 @@ use super::*;
 
 const PATH: &str = "spec.validation.openAPIV3Schema";
 
-fn sprocket() -> Schema {
-    let schema = serde_json::from_str(include_str!("../../fixtures/sprocket-schema.json")).unwrap();
-    Schema::compile(PATH, &schema).unwrap()
+fn sprocket_json() -> Value {
+    serde_json::from_str(include_str!("../../fixtures/sprocket-schema.json")).unwrap()
+}
+
+fn sprocket() -> &'static Schema {
+    static SCHEMA: OnceLock<Schema> = OnceLock::new();
+    SCHEMA.get_or_init(|| Schema::compile(PATH, &sprocket_json()).unwrap())
+}
+
+fn sprocket_without_rules() -> &'static Schema {
+    static SCHEMA: OnceLock<Schema> = OnceLock::new();
+    SCHEMA.get_or_init(|| {
+        let mut schema = sprocket_json();
+        drop_rules(&mut schema);
+        Schema::compile(PATH, &schema).unwrap()
+    })
 }
 
 /// Objects written to kube-apiserver 1.36.3 and what it answered: the stored spec or the causes, and its warnings.
@@ -194,9 +209,7 @@ proptest! {
 
     #[test]
     fn what_is_unchanged_is_forgiven_by_the_schema(spec in any_spec()) {
-        let mut schema = serde_json::from_str(include_str!("../../fixtures/sprocket-schema.json")).unwrap();
-        drop_rules(&mut schema);
-        let schema = Schema::compile(PATH, &schema).unwrap();
+        let schema = sprocket_without_rules();
         let mut object = json!({"spec": spec});
         schema.prune(&mut object);
         schema.default(&mut object);
