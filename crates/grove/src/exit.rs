@@ -2,8 +2,12 @@
 
 use std::process::ExitCode;
 
+use anyhow::Context as _;
 use thiserror::Error;
+use tokio::signal::unix::{SignalKind, signal};
 
+/// A finding: the command ran, and what it looked at is not as it should be.
+pub(crate) const FINDING: u8 = 1;
 /// A usage or configuration error: nothing was done, and trying again will not help.
 pub(crate) const USAGE: u8 = 2;
 /// No answer: the cluster is unreachable, refuses us or takes too long. Not a finding about it.
@@ -39,6 +43,33 @@ pub(crate) fn one_line(error: impl Into<anyhow::Error>) -> String {
         }
     }
     parts.join(": ")
+}
+
+/// The runtime of a command.
+pub(crate) fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Runtime::new().context("cannot start the runtime; check the limits on threads and files")
+}
+
+/// The exit code of a command whose failures are all mistakes of its caller; they are told on one line.
+pub(crate) fn usage(outcome: anyhow::Result<()>) -> ExitCode {
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{}", one_line(error));
+            USAGE.into()
+        }
+    }
+}
+
+/// Waits for Ctrl-C or SIGTERM.
+pub(crate) async fn told_to_stop() -> anyhow::Result<()> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -5,12 +5,14 @@
 
 mod client;
 mod commands;
+mod embedded;
 mod exit;
 mod http;
 mod lease;
 mod logging;
 mod metrics;
 mod profile;
+mod racks;
 mod rate_limit;
 
 use std::process::ExitCode;
@@ -27,6 +29,10 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Show what Grove does, on a cluster inside this process; nothing else is needed
+    Demo(commands::demo::Args),
+    /// Run the embedded cluster alone, for kubectl and others
+    Cluster(commands::cluster::Args),
     /// Print all CustomResourceDefinitions as YAML
     Crds,
     /// Run the operator: it keeps workloads, gangs and topologies as they are declared
@@ -35,6 +41,8 @@ enum Command {
 
 fn main() -> ExitCode {
     match Cli::parse().command {
+        Command::Demo(args) => commands::demo::run(&args),
+        Command::Cluster(args) => commands::cluster::run(&args),
         Command::Crds => commands::crds::run(),
         Command::Operator(args) => commands::operator::run(&args),
     }

@@ -24,11 +24,11 @@ pub mod protobuf;
 pub mod registry;
 pub mod rules;
 pub mod schema;
-pub mod table;
 pub mod selector;
 pub mod server;
 pub mod status;
 pub mod store;
+pub mod table;
 pub mod user;
 
 pub use behaviour::{Fleet, FleetOptions, InitRunner, NodeSpec};

@@ -1,0 +1,86 @@
+//! `grove cluster`: the embedded cluster alone, for kubectl and others.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::str::FromStr;
+
+use anyhow::{Context, Result, ensure};
+use grove_simcluster::NodeSpec;
+
+use crate::embedded::{self, Embedded};
+use crate::exit;
+use crate::racks::{NODES_MAX, Racks};
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// How many nodes, or a file that describes them: `{zones: 2, blocks: 2, racks: 4, hosts: 4, gpusPerHost: 8}`
+    #[arg(long, value_name = "N|FILE", default_value = "64")]
+    nodes: Nodes,
+    /// The address to listen on; port 0 takes a free one
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:0")]
+    listen: SocketAddr,
+    /// Where to write the kubeconfig; it is removed at the end
+    #[arg(long, value_name = "OUT")]
+    kubeconfig: Option<PathBuf>,
+}
+
+/// The value of `--nodes`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Nodes {
+    Count(usize),
+    File(PathBuf),
+}
+
+impl FromStr for Nodes {
+    type Err = std::convert::Infallible;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Ok(text.parse().map_or_else(|_| Self::File(text.into()), Self::Count))
+    }
+}
+
+impl Nodes {
+    /// The nodes that are asked for.
+    pub(crate) fn specs(&self) -> Result<Vec<NodeSpec>> {
+        let (racks, wanted) = match self {
+            Self::Count(count) => (Racks::holding((*count).min(NODES_MAX + 1)), *count),
+            Self::File(path) => {
+                let shown = path.display();
+                let text = std::fs::read_to_string(path)
+                    .with_context(|| format!("--nodes {shown}: neither a number nor a file that can be read"))?;
+                let racks: Racks = serde_saphyr::from_str(&text).with_context(|| {
+                    format!("{shown}: must say zones, blocks, racks, hosts and perhaps gpusPerHost, each a number")
+                })?;
+                (racks, racks.count().unwrap_or(usize::MAX))
+            }
+        };
+        ensure!(
+            wanted <= NODES_MAX,
+            "--nodes: at most {NODES_MAX} nodes fit here, not {wanted}"
+        );
+        Ok(racks.nodes().take(wanted).collect())
+    }
+}
+
+pub(crate) fn run(args: &Args) -> ExitCode {
+    let outcome = exit::runtime().and_then(|runtime| runtime.block_on(serve(args)));
+    exit::usage(outcome)
+}
+
+async fn serve(args: &Args) -> Result<()> {
+    let nodes = args.nodes.specs()?;
+    let count = nodes.len();
+    let kubeconfig = args.kubeconfig.clone().unwrap_or_else(embedded::default_kubeconfig);
+    let embedded = Embedded::start(nodes, args.listen, kubeconfig).await?;
+    println!(
+        "A cluster of {count} GPU nodes listens on https://{}",
+        embedded.listener.address()
+    );
+    println!();
+    println!("    export KUBECONFIG={}", embedded.kubeconfig().display());
+    println!("    kubectl get nodes -L topology.kubernetes.io/zone,topology.kubernetes.io/rack");
+    println!();
+    println!("Ctrl-C ends it.");
+    exit::told_to_stop().await
+}

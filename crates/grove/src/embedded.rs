@@ -1,0 +1,73 @@
+//! The embedded cluster as commands use it: open to `kubectl`, with a kubeconfig in a file.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use grove_simcluster::door::Listener;
+use grove_simcluster::{Cluster, NodeSpec, User};
+use jiff::Timestamp;
+
+/// A running cluster that other programs can reach. Dropping it ends it and removes its kubeconfig.
+#[derive(Debug)]
+pub(crate) struct Embedded {
+    pub(crate) cluster: Cluster,
+    pub(crate) listener: Listener,
+    kubeconfig: PathBuf,
+}
+
+impl Embedded {
+    /// Starts a cluster with these nodes and writes its kubeconfig.
+    pub(crate) async fn start(nodes: Vec<NodeSpec>, listen: SocketAddr, kubeconfig: PathBuf) -> Result<Self> {
+        let cluster = Cluster::builder()
+            .start_time(Timestamp::now())
+            .seed(random()?)
+            .nodes(nodes)
+            .start();
+        // The token is the only credential: whoever can read the file is the administrator.
+        let token = format!("{:016x}{:016x}", random()?, random()?);
+        cluster.server().trust_token(&token, User::admin());
+        let listener = cluster.listen(listen).await?;
+        write_private(&kubeconfig, &listener.kubeconfig(&token))
+            .with_context(|| format!("cannot write the kubeconfig {}", kubeconfig.display()))?;
+        Ok(Self {
+            cluster,
+            listener,
+            kubeconfig,
+        })
+    }
+
+    pub(crate) fn kubeconfig(&self) -> &Path {
+        &self.kubeconfig
+    }
+}
+
+impl Drop for Embedded {
+    fn drop(&mut self) {
+        // It names a cluster that is gone; a file that cannot be removed hurts nobody.
+        let _ = std::fs::remove_file(&self.kubeconfig);
+    }
+}
+
+/// Where a kubeconfig goes when nobody says: a file of this process in the temporary directory.
+pub(crate) fn default_kubeconfig() -> PathBuf {
+    std::env::temp_dir().join(format!("grove-{}.kubeconfig", std::process::id()))
+}
+
+fn random() -> Result<u64> {
+    let mut bytes = [0; 8];
+    let source = rustls::crypto::ring::default_provider().secure_random;
+    source
+        .fill(&mut bytes)
+        .map_err(|_| anyhow::anyhow!("the system gives no random numbers"))?;
+    Ok(u64::from_be_bytes(bytes))
+}
+
+/// Creates or replaces a file that only this user can read.
+fn write_private(path: &Path, text: &str) -> std::io::Result<()> {
+    use std::io::Write as _;
+    use std::os::unix::fs::OpenOptionsExt as _;
+    let mut options = std::fs::OpenOptions::new();
+    options.write(true).create(true).truncate(true).mode(0o600);
+    options.open(path)?.write_all(text.as_bytes())
+}
