@@ -122,15 +122,15 @@ const RBAC: Traits = Traits {
 
 /// Decodes through a generated type: wrong types are errors, unknown fields are gone afterwards, and so are empty
 /// lists, which Go's types leave out.
-fn typed<K: DeserializeOwned + Serialize>(object: Value) -> Result<Value, serde_json::Error> {
+fn typed<K: DeserializeOwned + Serialize>(object: &Value) -> Result<Value, serde_json::Error> {
     let mut decoded = verbatim::<K>(object)?;
     drop_empty_lists(&mut decoded);
     Ok(decoded)
 }
 
 /// Decodes through a generated type that carries somebody else's JSON, in which every list has a meaning.
-fn verbatim<K: DeserializeOwned + Serialize>(object: Value) -> Result<Value, serde_json::Error> {
-    serde_json::to_value(serde_json::from_value::<K>(object)?)
+fn verbatim<K: DeserializeOwned + Serialize>(object: &Value) -> Result<Value, serde_json::Error> {
+    serde_json::to_value(K::deserialize(object)?)
 }
 
 fn drop_empty_lists(value: &mut Value) {

@@ -111,11 +111,11 @@ impl Traits {
 pub enum Form {
     /// A built-in kind: the function decodes an object through its generated type, which checks types and drops
     /// unknown fields.
-    Typed(fn(Value) -> Result<Value, serde_json::Error>),
+    Typed(fn(&Value) -> Result<Value, serde_json::Error>),
     /// A built-in kind that is stored in the form of another group (events).
     Converted {
         /// Decodes the served form.
-        decode: fn(Value) -> Result<Value, serde_json::Error>,
+        decode: fn(&Value) -> Result<Value, serde_json::Error>,
         /// Served form to stored form.
         store: fn(Value) -> Value,
         /// Stored form to served form.

@@ -18,27 +18,29 @@ const STORED_BYTES_MAX: usize = 3 * 512 * 1024;
 pub(crate) async fn create(call: &Call) -> Result<Reply, ApiError> {
     let dry_run = call.query.dry_run("CreateOptions")?;
     let decoded = decode::object(call, "CreateOptions")?;
-    let object = create_object(call, decoded.object, dry_run)?;
-    Ok(call.reply(201, Document::Value(object)).with_warnings(decoded.warnings))
+    let made = create_object(call, decoded.object, dry_run)?;
+    Ok(call.reply(201, made).with_warnings(decoded.warnings))
 }
 
 /// Creates an object that has the shape of the request's kind.
-pub(crate) fn create_object(call: &Call, object: Value, dry_run: bool) -> Result<Value, ApiError> {
+pub(crate) fn create_object(call: &Call, mut object: Value, dry_run: bool) -> Result<Document, ApiError> {
     check_namespace(call, &object)?;
-    let generated = metadata::text(&object, "name").is_empty() && !metadata::text(&object, "generateName").is_empty();
-    let mut draws = if generated { NAME_DRAWS_MAX } else { 1 };
+    let prefix = metadata::text(&object, "generateName");
+    if !metadata::text(&object, "name").is_empty() || prefix.is_empty() {
+        prepare(call, &mut object)?;
+        return store(call, object, dry_run);
+    }
+    let prefix: String = prefix.chars().take(GENERATE_NAME_BYTES).collect();
+    let mut draws = NAME_DRAWS_MAX;
     loop {
         let mut candidate = object.clone();
-        if generated {
-            let prefix = metadata::text(&object, "generateName");
-            let prefix: String = prefix.chars().take(GENERATE_NAME_BYTES).collect();
-            metadata::of(&mut candidate).insert("name".into(), json!(prefix + &call.server.entropy.suffix()));
-        }
+        let name = format!("{prefix}{}", call.server.entropy.suffix());
+        metadata::of(&mut candidate).insert("name".into(), json!(name));
         prepare(call, &mut candidate)?;
         draws -= 1;
-        match store(call, &mut candidate, dry_run) {
+        match store(call, candidate, dry_run) {
             Err(error) if error.reason == "AlreadyExists" && draws > 0 => {}
-            result => return result.map(|()| candidate),
+            result => return result,
         }
     }
 }
@@ -65,42 +67,37 @@ fn prepare(call: &Call, object: &mut Value) -> Result<(), ApiError> {
     }
 }
 
-fn store(call: &Call, object: &mut Value, dry_run: bool) -> Result<(), ApiError> {
-    check_size(object)?;
+fn store(call: &Call, mut object: Value, dry_run: bool) -> Result<Document, ApiError> {
+    check_size(&object, call.body.bytes.len())?;
     let resource = call.resource();
-    let key = Key::new(metadata::text(object, "namespace"), metadata::text(object, "name"));
+    let key = Key::new(metadata::text(&object, "namespace"), metadata::text(&object, "name"));
     let taken = |terminating| ApiError::already_exists(&resource.name, &key.name, terminating);
     let existing = || call.server.store.get(&resource.storage, &key);
     if dry_run {
-        return existing().map_or(Ok(()), |entry| Err(taken(metadata::is_terminating(&entry.value()))));
+        return match existing() {
+            Some(entry) => Err(taken(metadata::is_terminating(&entry.value()))),
+            None => Ok(Document::Value(object)),
+        };
     }
-    match call.server.store.put(&resource.storage, &key, Expect::Absent, object) {
-        Ok(_) => Ok(()),
+    match call
+        .server
+        .store
+        .put(&resource.storage, &key, Expect::Absent, &mut object)
+    {
+        Ok(entry) => Ok(Document::Stored(entry.bytes)),
         Err(_) => Err(taken(
             existing().is_some_and(|entry| metadata::is_terminating(&entry.value())),
         )),
     }
 }
 
-/// The store of a real cluster refuses large objects.
-pub(crate) fn check_size(object: &Value) -> Result<(), ApiError> {
-    // Only what could be too large is measured.
-    struct Count(usize);
-    impl std::io::Write for Count {
-        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-            self.0 += bytes.len();
-            Ok(bytes.len())
-        }
-        fn flush(&mut self) -> std::io::Result<()> {
-            Ok(())
-        }
+/// The store of a real cluster refuses large objects. Only an object made of large parts (`parts_bytes`: the request,
+/// and what was stored before) is measured; what the server adds is small.
+pub(crate) fn check_size(object: &Value, parts_bytes: usize) -> Result<(), ApiError> {
+    if parts_bytes < STORED_BYTES_MAX / 2 || object.to_string().len() <= STORED_BYTES_MAX {
+        return Ok(());
     }
-    let mut count = Count(0);
-    let counted = serde_json::to_writer(&mut count, object);
-    match counted.is_ok() && count.0 <= STORED_BYTES_MAX {
-        true => Ok(()),
-        false => Err(ApiError::plain("etcdserver: request is too large")),
-    }
+    Err(ApiError::plain("etcdserver: request is too large"))
 }
 
 fn check_namespace(call: &Call, object: &Value) -> Result<(), ApiError> {

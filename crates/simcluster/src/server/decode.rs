@@ -1,6 +1,7 @@
 //! Request bodies: from bytes to an object in stored form.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::media::media_type;
@@ -77,7 +78,6 @@ pub(crate) fn shape(
         fields.remove("apiVersion");
         fields.remove("kind");
     }
-    let sent = (validation != FieldValidation::Ignore).then(|| value.clone());
     let kind = &call.resource().kind;
     let unfit = |error: serde_json::Error| {
         ApiError::bad_request(format!(
@@ -86,21 +86,21 @@ pub(crate) fn shape(
         ))
     };
     let served = match &call.version().form {
-        Form::Typed(decode) | Form::Converted { decode, .. } => strip_kind(decode(value).map_err(unfit)?),
+        Form::Typed(decode) | Form::Converted { decode, .. } => strip_kind(decode(&value).map_err(unfit)?),
         Form::Custom(_) => {
-            let metadata = value
-                .as_object_mut()
-                .and_then(|map| map.remove("metadata"))
-                .unwrap_or_else(|| json!({}));
-            let metadata: ObjectMeta = serde_json::from_value(metadata).map_err(unfit)?;
-            value["metadata"] = serde_json::to_value(metadata).map_err(unfit)?;
-            value
+            let metadata = value.get("metadata").unwrap_or(&Value::Null);
+            let metadata = Option::<ObjectMeta>::deserialize(metadata)
+                .map_err(unfit)?
+                .unwrap_or_default();
+            let mut served = value.clone();
+            served["metadata"] = serde_json::to_value(metadata).map_err(unfit)?;
+            served
         }
     };
-    let mut unknown = Vec::new();
-    if let Some(sent) = &sent {
-        find_unknown(sent, &served, "", &mut unknown);
-    }
+    let unknown = match validation {
+        FieldValidation::Ignore => Vec::new(),
+        FieldValidation::Warn | FieldValidation::Strict => unknown_fields(&value, &served),
+    };
     let warnings: Vec<String> = unknown.iter().map(|path| format!("unknown field \"{path}\"")).collect();
     if validation == FieldValidation::Strict && !warnings.is_empty() {
         return Err(strict(call, &warnings, source));
@@ -205,27 +205,36 @@ fn strip_kind(mut value: Value) -> Value {
 }
 
 /// Paths of fields that were sent with a value and are not there any more.
-fn find_unknown(sent: &Value, kept: &Value, path: &str, unknown: &mut Vec<String>) {
+///
+/// Paths are put together on the way back, because nearly always there are none.
+fn unknown_fields(sent: &Value, kept: &Value) -> Vec<String> {
+    let mut unknown = Vec::new();
     match (sent, kept) {
         (Value::Object(sent), Value::Object(kept)) => {
             for (key, value) in sent {
-                let path = if path.is_empty() {
-                    key.clone()
-                } else {
-                    format!("{path}.{key}")
-                };
                 match kept.get(key) {
-                    Some(kept) => find_unknown(value, kept, &path, unknown),
+                    Some(kept) => unknown.extend(below(key, unknown_fields(value, kept))),
                     None if value.is_null() || value.as_array().is_some_and(Vec::is_empty) => {}
-                    None => unknown.push(path),
+                    None => unknown.push(key.clone()),
                 }
             }
         }
         (Value::Array(sent), Value::Array(kept)) => {
             for (i, (sent, kept)) in sent.iter().zip(kept).enumerate() {
-                find_unknown(sent, kept, &format!("{path}[{i}]"), unknown);
+                let inside = unknown_fields(sent, kept);
+                if !inside.is_empty() {
+                    unknown.extend(below(&format!("[{i}]"), inside));
+                }
             }
         }
         _ => {}
     }
+    unknown
+}
+
+fn below(parent: &str, paths: Vec<String>) -> impl Iterator<Item = String> {
+    paths.into_iter().map(move |path| match path.starts_with('[') {
+        true => format!("{parent}{path}"),
+        false => format!("{parent}.{path}"),
+    })
 }

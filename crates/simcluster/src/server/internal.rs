@@ -58,9 +58,9 @@ impl Server {
         resource: &ResourceName,
         namespace: &str,
         object: Value,
-    ) -> Result<Value, ApiError> {
+    ) -> Result<(), ApiError> {
         let key = Key::new(namespace, metadata::text(&object, "name"));
-        create_object(&self.call(resource, &key)?, object, false)
+        create_object(&self.call(resource, &key)?, object, false).map(drop)
     }
 
     /// Removes a finalizer; if it was the last one of a deleted object, the object goes.

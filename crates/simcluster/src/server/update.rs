@@ -32,8 +32,8 @@ pub(crate) async fn put(call: &Call) -> Result<Reply, ApiError> {
     }
     let exists = call.server.store.get(&call.resource().storage, &call.key()).is_some();
     if !exists && call.resource().traits.put_creates && call.place.subresource.is_none() {
-        let object = create_object(call, sent, dry_run)?;
-        return Ok(call.reply(201, Document::Value(object)).with_warnings(decoded.warnings));
+        let made = create_object(call, sent, dry_run)?;
+        return Ok(call.reply(201, made).with_warnings(decoded.warnings));
     }
     if call.resource().traits.locked_update && metadata::text(&sent, "resourceVersion").is_empty() && exists {
         let error = FieldError::invalid("metadata.resourceVersion", &json!(0), "must be specified for an update");
@@ -172,6 +172,7 @@ pub(crate) fn rewrite(
         let mut new = change(&old)?;
         check_revision(call, &old, &new)?;
         prepare(call, &old, &mut new)?;
+        check_size(&new, entry.bytes.len() + call.body.bytes.len())?;
         if dry_run || new == old {
             return Ok(new);
         }
@@ -217,7 +218,7 @@ fn prepare(call: &Call, old: &Value, new: &mut Value) -> Result<(), ApiError> {
         errors.extend(kinds::validate(resource, new));
     }
     match errors.is_empty() {
-        true => check_size(new),
+        true => Ok(()),
         false => Err(call.invalid(call.name(), &errors)),
     }
 }

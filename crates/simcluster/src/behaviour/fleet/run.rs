@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use futures::stream::{FuturesUnordered, StreamExt};
+use serde::Deserialize;
 use serde_json::Value;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::{Instant, sleep_until};
@@ -250,7 +251,21 @@ impl State {
             self.pods.remove(&*event.key);
             return;
         }
-        self.look_at(&event.key, &decode(&event.object));
+        // Most pods are on no node of ours, and looking at the node alone is much cheaper than decoding a pod.
+        #[derive(Deserialize, Default)]
+        #[serde(rename_all = "camelCase", default)]
+        struct Place {
+            node_name: String,
+        }
+        #[derive(Deserialize, Default)]
+        #[serde(default)]
+        struct Placed {
+            spec: Place,
+        }
+        let placed: Placed = serde_json::from_slice(&event.object).unwrap_or_default();
+        if self.nodes.contains_key(&placed.spec.node_name) {
+            self.look_at(&event.key, &decode(&event.object));
+        }
     }
 
     /// Starts what a pod on one of our nodes needs: its containers, or its end.
