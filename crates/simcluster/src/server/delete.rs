@@ -1,6 +1,6 @@
 //! Delete: marks and removals, grace periods, finalizers and propagation.
 
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use super::output::{Document, Reply};
@@ -204,44 +204,31 @@ fn check_preconditions(call: &Call, key: &Key, old: &Value, options: &DeleteOpti
 fn step(call: &Call, old: &Value, options: &DeleteOptions) -> Step {
     let resource = call.resource();
     let finalizers = finalizers_after(old, options.propagation);
-    let changed = finalizers != metadata::finalizers(old);
+    let held = !finalizers.is_empty() || kinds::holds_itself(resource, old);
     let mut new = old.clone();
     metadata::set_finalizers(&mut new, &finalizers);
-    let graceful = kinds::grace_secs(resource, old, options.grace_secs);
-    let marked_grace = old["metadata"]["deletionGracePeriodSeconds"].as_i64();
-    match (metadata::is_terminating(old), graceful) {
-        // Not gracefully deleted kinds only wait for finalizers.
-        (true, None) | (true, Some(_)) if marked_grace.unwrap_or(0) == 0 => {
-            match finalizers.is_empty() && !kinds::holds_itself(resource, old) {
-                true => Step::Remove,
-                false if changed => Step::Mark(new),
-                false => Step::Unchanged,
+    let marked_grace = old["metadata"]["deletionGracePeriodSeconds"].as_i64().unwrap_or(0);
+    match (
+        metadata::is_terminating(old),
+        kinds::grace_secs(resource, old, options.grace_secs),
+    ) {
+        (true, _) if marked_grace == 0 => match held {
+            false => Step::Remove,
+            true if new != *old => Step::Mark(new),
+            true => Step::Unchanged,
+        },
+        (true, _) => match options.grace_secs.filter(|grace| *grace < marked_grace) {
+            Some(grace) => {
+                let mark = metadata::text(old, "deletionTimestamp").parse().unwrap_or(call.now);
+                set_mark(&mut new, later(mark, grace - marked_grace), grace);
+                Step::Mark(new)
             }
-        }
-        (true, _) => {
-            let before = marked_grace.unwrap_or(0);
-            match options.grace_secs.filter(|grace| *grace < before) {
-                Some(grace) => {
-                    let shift = SignedDuration::from_secs(grace - before);
-                    let mark = old["metadata"]["deletionTimestamp"]
-                        .as_str()
-                        .and_then(|text| text.parse().ok());
-                    let mark: jiff::Timestamp = mark.unwrap_or(call.now);
-                    let moved = mark.saturating_add(shift).unwrap_or(mark);
-                    set_mark(&mut new, moved, grace);
-                    Step::Mark(new)
-                }
-                None => Step::Unchanged,
-            }
-        }
-        (false, None) if finalizers.is_empty() && !kinds::holds_itself(resource, old) => Step::Remove,
+            None => Step::Unchanged,
+        },
+        (false, None) if !held => Step::Remove,
         (false, graceful) => {
             let grace = graceful.unwrap_or(0);
-            let at = call
-                .now
-                .saturating_add(SignedDuration::from_secs(grace))
-                .unwrap_or(call.now);
-            set_mark(&mut new, at, grace);
+            set_mark(&mut new, later(call.now, grace), grace);
             if let Some(generation) = new["metadata"]["generation"].as_i64() {
                 new["metadata"]["generation"] = json!(generation + 1);
             }
@@ -251,7 +238,12 @@ fn step(call: &Call, old: &Value, options: &DeleteOptions) -> Step {
     }
 }
 
-fn set_mark(object: &mut Value, at: jiff::Timestamp, grace_secs: i64) {
+/// So many seconds later; at the end of time, then.
+fn later(time: Timestamp, secs: i64) -> Timestamp {
+    time.saturating_add(SignedDuration::from_secs(secs)).unwrap_or(time)
+}
+
+fn set_mark(object: &mut Value, at: Timestamp, grace_secs: i64) {
     let metadata = metadata::of(object);
     metadata.insert("deletionTimestamp".into(), json!(seconds(at)));
     metadata.insert("deletionGracePeriodSeconds".into(), json!(grace_secs));
@@ -260,15 +252,14 @@ fn set_mark(object: &mut Value, at: jiff::Timestamp, grace_secs: i64) {
 /// The finalizers with those of garbage collection as the policy wants them.
 fn finalizers_after(old: &Value, propagation: Option<Propagation>) -> Vec<String> {
     let before = metadata::finalizers(old);
-    let policy = propagation.unwrap_or_else(|| match () {
-        () if before.contains(&metadata::ORPHAN) => Propagation::Orphan,
-        () if before.contains(&metadata::FOREGROUND) => Propagation::Foreground,
-        () => Propagation::Background,
-    });
-    let wanted = match policy {
-        Propagation::Background => None,
-        Propagation::Foreground => Some(metadata::FOREGROUND),
-        Propagation::Orphan => Some(metadata::ORPHAN),
+    let wanted = match propagation {
+        Some(Propagation::Background) => None,
+        Some(Propagation::Foreground) => Some(metadata::FOREGROUND),
+        Some(Propagation::Orphan) => Some(metadata::ORPHAN),
+        // A deletion that says nothing goes on as an earlier one began.
+        None => [metadata::ORPHAN, metadata::FOREGROUND]
+            .into_iter()
+            .find(|finalizer| before.contains(finalizer)),
     };
     // One that is there already stays where it is: only a change of the set is a change.
     let kept = before

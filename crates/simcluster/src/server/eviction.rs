@@ -64,8 +64,10 @@ fn spend_budget(call: &Call, pod: &Value, dry_run: bool) -> Result<(), ApiError>
             let selector = &budget["spec"]["selector"];
             selector.is_object() && LabelSelector::from_object(selector).matches(pod)
         };
-        let mut covering = all.into_iter().map(|(key, entry)| (key, entry.revision, entry.value()));
-        let mut covering = covering.by_ref().filter(|(_, _, budget)| covers(budget));
+        let mut covering = all
+            .into_iter()
+            .map(|(key, entry)| (key, entry.revision, entry.value()))
+            .filter(|(_, _, budget)| covers(budget));
         let Some((key, revision, mut budget)) = covering.next() else {
             return Ok(());
         };
