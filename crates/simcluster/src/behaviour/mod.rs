@@ -1,6 +1,6 @@
 //! What a cluster does by itself: definitions become kinds, garbage goes, namespaces end, nodes run pods.
 //!
-//! Each behaviour is one task that follows the store's writes and reacts; none polls. They write through [`Actor`],
+//! Each behaviour is one task that follows the store's writes and reacts; none polls. They write through `Actor`,
 //! which applies the same rules as requests do. What is not here: any controller of a workload.
 
 mod binder;

@@ -1,7 +1,7 @@
 //! The fleet: fake nodes and the kubelets on them.
 //!
 //! One task runs all nodes. It follows the writes, keeps a queue of what is due when, and changes pods by the steps of
-//! [`pod`]; a step that finds the world changed (pod replaced, node down) does nothing. A node that the fleet did not
+//! `pod`; a step that finds the world changed (pod replaced, node down) does nothing. A node that the fleet did not
 //! make is left alone: somebody else runs it.
 
 mod node;
