@@ -165,3 +165,52 @@ fn crds_are_printed_as_yaml_documents() {
         assert!(printed.contains(&name), "{name} is not among {printed:?}");
     }
 }
+
+#[test]
+fn the_demo_tells_its_story_and_ends() {
+    let output = grove().args(["demo", "--once", "--nodes", "32"]).output().unwrap();
+    let story = String::from_utf8(output.stdout).unwrap();
+    assert!(
+        output.status.success(),
+        "{story}{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    for line in [
+        "API       7 kinds",
+        "topology  grove-topology: zone > block > rack > host",
+        "nodes     32",
+        "ready ",
+    ] {
+        assert!(story.contains(line), "{line} is not in\n{story}");
+    }
+}
+
+#[test]
+fn a_cluster_that_cannot_be_is_exit_code_2_and_one_line() {
+    let folder = TempDir::new().unwrap();
+    let odd = file(&folder, "odd.yaml", "zones: 1\nblocks: 1\nracks: many\nhosts: 1\n");
+    let huge = file(
+        &folder,
+        "huge.yaml",
+        "zones: 100\nblocks: 100\nracks: 100\nhosts: 100\n",
+    );
+    let cases = [
+        ("99999", "--nodes: at most 10000 nodes fit here, not 99999".to_owned()),
+        (
+            "none",
+            "--nodes none: neither a number nor a file that can be read".to_owned(),
+        ),
+        (odd.to_str().unwrap(), "must say zones, blocks, racks, hosts".to_owned()),
+        (
+            huge.to_str().unwrap(),
+            "at most 10000 nodes fit here, not 100000000".to_owned(),
+        ),
+    ];
+    for (nodes, words) in cases {
+        let output = grove().args(["cluster", "--nodes", nodes]).output().unwrap();
+        let complaint = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{nodes}: {complaint}");
+        assert_eq!(complaint.lines().count(), 1, "{complaint}");
+        assert!(complaint.contains(&words), "{complaint}");
+    }
+}
