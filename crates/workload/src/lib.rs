@@ -5,6 +5,7 @@
 //! PodClique + pods ─▶ pods, update ─▶ pods to create and delete ─▶ pod (what each is)
 //! PodGang + pods ─▶ gang ─▶ references, status, gates that come off
 //! what is seen ─▶ availability, status ─▶ conditions, gang termination
+//! what a user sends ─▶ default, validate ─▶ what is stored, or why not
 //! ```
 //!
 //! Every function here is pure: what was observed and the present time go in, what to write and when to look again
@@ -13,6 +14,7 @@
 
 pub mod availability;
 pub mod conditions;
+pub mod default;
 pub mod diff;
 pub mod expand;
 pub mod gang;
@@ -25,6 +27,7 @@ pub mod pods;
 pub mod revision;
 pub mod status;
 pub mod update;
+pub mod validate;
 
 #[cfg(test)]
 mod fixtures;
