@@ -59,11 +59,13 @@ where
     for object in desired {
         match by_name.get(&object.name_any()) {
             None => changes.push(Change::Create(without_version(object))),
+            // Whosever it is, its name is free soon.
+            Some(stored) if !is_live(*stored) => {}
             Some(stored) if !is_owned_by(stored.meta(), owner_uid) => changes.push(Change::Conflict {
                 name: object.name_any(),
                 holder: holder(*stored),
             }),
-            Some(stored) if !is_live(*stored) || is_same(&object, stored, content) => {}
+            Some(stored) if is_same(&object, stored, content) => {}
             Some(_) => changes.push(Change::Update(object)),
         }
     }
@@ -199,7 +201,10 @@ mod tests {
         let mut leaving = clique("a", "me", 9);
         leaving.metadata.deletion_timestamp = Some(Time(start()));
         assert_eq!(of(vec![clique("a", "me", 1)], std::slice::from_ref(&leaving)), []);
-        assert_eq!(of(vec![], &[leaving]), []);
+        assert_eq!(of(vec![], std::slice::from_ref(&leaving)), []);
+        // Deleted and created again under the same name: what is left of the first is no conflict.
+        leaving.metadata.owner_references.as_mut().unwrap()[0].uid = "an-earlier-me".into();
+        assert_eq!(of(vec![clique("a", "me", 1)], &[leaving]), []);
     }
 
     #[test]

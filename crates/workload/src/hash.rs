@@ -74,7 +74,11 @@ struct HashedTemplate<'a> {
 
 /// The canonical text of what reaches the pods of a clique.
 pub fn canonical_template(set: &PodCliqueSet, clique: &PodCliqueTemplate) -> String {
-    canonical_parts(&clique.labels, &clique.annotations, &pod_spec(set, clique))
+    canonical_parts(
+        &clique.labels,
+        &clique.annotations,
+        &with_priority(set, &clique.spec.pod_spec),
+    )
 }
 
 pub(crate) fn canonical_parts(
@@ -92,8 +96,8 @@ pub(crate) fn canonical_parts(
 }
 
 /// The pod of a clique as the set wants it: the set's priority, where it has one, goes before the clique's.
-pub fn pod_spec(set: &PodCliqueSet, clique: &PodCliqueTemplate) -> PodSpec {
-    let mut spec = clique.spec.pod_spec.clone();
+pub fn with_priority(set: &PodCliqueSet, spec: &PodSpec) -> PodSpec {
+    let mut spec = spec.clone();
     let priority = set.spec.template.priority_class_name.as_deref();
     if let Some(priority) = priority.filter(|name| !name.is_empty()) {
         spec.priority_class_name = Some(priority.to_owned());

@@ -117,19 +117,16 @@ pub fn pod(key: &PodKey<'_>, taken: &BTreeSet<String>) -> String {
     for uid in predecessors {
         digest = digest.text(uid);
     }
-    // One more candidate than names that are taken: at least one is free.
-    let candidate = |attempt: usize| {
-        let digest = if attempt == 0 {
-            digest
-        } else {
-            digest.number(attempt as i64)
-        };
-        format!("{}-{}", key.clique, digest.letters(5))
-    };
-    (0..=taken.len())
-        .map(candidate)
-        .find(|name| !taken.contains(name))
-        .unwrap_or_else(|| candidate(taken.len() + 1))
+    let mut attempt = 0;
+    loop {
+        let candidate = if attempt == 0 { digest } else { digest.number(attempt) };
+        let name = format!("{}-{}", key.clique, candidate.letters(5));
+        // Ends soon: there are fourteen million names, and at most some ten thousand pods.
+        if !taken.contains(&name) {
+            return name;
+        }
+        attempt += 1;
+    }
 }
 
 /// Where a PodClique stands in its set.
@@ -165,10 +162,8 @@ impl<'a> Place<'a> {
                 }),
             Some(group_name) => {
                 let group_replica = index_label(&clique.metadata, labels::SCALING_GROUP_REPLICA_INDEX)?;
-                let groups = set.spec.template.scaling_groups.iter();
-                let group = groups
-                    .into_iter()
-                    .find(|group| scaling_group(&set.name_any(), replica, &group.name) == *group_name)?;
+                let mut groups = set.spec.template.scaling_groups.iter();
+                let group = groups.find(|group| scaling_group(&set.name_any(), replica, &group.name) == *group_name)?;
                 let template = members(set, group)
                     .find(|template| member_podclique(group_name, group_replica, &template.name) == name)?;
                 let member = Some(Membership { group, group_replica });

@@ -19,7 +19,7 @@ use k8s_openapi::apimachinery::pkg::runtime::RawExtension;
 use kube::ResourceExt;
 use serde::{Deserialize, Serialize};
 
-use crate::hash::{canonical_parts, canonical_template, generation_hash, pod_spec, template_hash};
+use crate::hash::{canonical_parts, canonical_template, generation_hash, template_hash, with_priority};
 use crate::meta::{child_meta, uid};
 use crate::names::{self, Place, is_owned_by};
 
@@ -131,25 +131,17 @@ pub fn resolve(set: &PodCliqueSet, records: &[ControllerRevision], cliques: &[Po
         cliques: current,
     };
     let hashes = record.hashes();
-    if recorded.as_ref() == Some(&record) {
-        let stale = owned()
-            .map(ResourceExt::name_any)
-            .filter(|name| newest.map(ResourceExt::name_any).as_ref() != Some(name));
-        return Resolved {
-            hashes,
-            create: None,
-            delete: stale.collect(),
-        };
-    }
+    let is_recorded = recorded.as_ref() == Some(&record);
     let number = newest.map_or(0, |revision| revision.revision).saturating_add(1);
-    let revision = render(set, &record, number);
+    let create = (!is_recorded).then(|| render(set, &record, number));
+    let kept = create.as_ref().or(newest).map(ResourceExt::name_any);
     let stale = owned()
         .map(ResourceExt::name_any)
-        .filter(|name| *name != revision.name_any());
+        .filter(|name| kept.as_ref() != Some(name));
     Resolved {
         hashes,
         delete: stale.collect(),
-        create: Some(revision),
+        create,
     }
 }
 
@@ -166,13 +158,14 @@ fn adopted(set: &PodCliqueSet, template: &PodCliqueTemplate, cliques: &[PodCliqu
     let text = canonical_parts(
         &users(&template.labels),
         &users(&template.annotations),
-        &pod_spec(set, template),
+        &with_priority(set, &template.spec.pod_spec),
     );
     let same = |clique: &&PodClique| {
         let made = canonical_parts(
             &users(clique.labels()),
             &users(clique.annotations()),
-            &priority(set, clique),
+            // Earlier operators left the set's priority out of the PodClique.
+            &with_priority(set, &clique.spec.pod_spec),
         );
         Place::of(set, clique).is_some_and(|place| place.template.name == template.name) && made == text
     };
@@ -187,21 +180,6 @@ fn users(all: &BTreeMap<String, String>) -> BTreeMap<String, String> {
         .iter()
         .filter(|(key, _)| !ours.contains(&key.as_str()) && !key.starts_with("grove.io/"));
     kept.map(|(key, value)| (key.clone(), value.clone())).collect()
-}
-
-/// Earlier operators left the set's priority out of the PodClique.
-fn priority(set: &PodCliqueSet, clique: &PodClique) -> k8s_openapi::api::core::v1::PodSpec {
-    let mut spec = clique.spec.pod_spec.clone();
-    if let Some(priority) = set
-        .spec
-        .template
-        .priority_class_name
-        .clone()
-        .filter(|name| !name.is_empty())
-    {
-        spec.priority_class_name = Some(priority);
-    }
-    spec
 }
 
 fn is_of(set: &PodCliqueSet, clique: &PodClique) -> bool {

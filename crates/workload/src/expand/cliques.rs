@@ -9,7 +9,7 @@ use kube::core::ObjectMeta;
 
 use super::live::min_available;
 use super::{Expansion, TEMPLATE_REPLICAS};
-use crate::hash::pod_spec;
+use crate::hash::with_priority;
 use crate::meta::{base_labels, owner_reference, uid};
 use crate::names::{self, Membership, Place, is_owned_by};
 
@@ -101,7 +101,7 @@ impl<'a> Expansion<'a> {
         };
         let spec = PodCliqueSpec {
             role_name: template.spec.role_name.clone(),
-            pod_spec: pod_spec(self.set, template),
+            pod_spec: with_priority(self.set, &template.spec.pod_spec),
             replicas,
             min_available: Some(min_available(template)),
             starts_after: self.parents(place).into_iter().map(|parent| parent.name).collect(),

@@ -89,6 +89,22 @@ fn gs8_scaled_before_any_capacity_the_base_comes_first() {
 }
 
 #[test]
+fn gs9_and_gs10_a_second_replica_comes_gang_by_gang() {
+    for before_capacity in [false, true] {
+        let mut world = world(Minimum::One);
+        with_places(&mut world, if before_capacity { 0 } else { 10 });
+        world.edit(|set| set.spec.replicas = 2);
+        if before_capacity {
+            assert_eq!(with_places(&mut world, 6), (6, 14));
+            assert_eq!(with_places(&mut world, 10), (10, 10));
+        } else {
+            assert_eq!(with_places(&mut world, 13), (13, 7));
+        }
+        assert_eq!(with_places(&mut world, 20), (20, 0));
+    }
+}
+
+#[test]
 fn gs12_everything_up_front() {
     let mut world = world(Minimum::One);
     world.edit(|set| set.spec.replicas = 2);

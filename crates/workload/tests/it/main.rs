@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that finds nothing fails")]
 
+mod chaos;
 mod gang_scheduling;
 mod gang_termination;
 mod start_order;

@@ -205,6 +205,28 @@ fn ru18_and_20_a_clique_is_scaled_out_and_in_during_an_update() {
 }
 
 #[test]
+fn ru13_15_17_19_21_scaled_before_and_after_an_update() {
+    let mut world = running(Minimum::One, 60);
+    world.scale_group("w-0-sg-x", 3);
+    world.scale_clique("w-0-pc-a", 3);
+    world.settle();
+    for clique in ["pc-a", "pc-b"] {
+        world.set_image(clique, "two");
+    }
+    run_update(&mut world, |_| {});
+    let updated = world.uids_of("w-0");
+    assert_eq!(updated.len(), 15);
+    world.scale_group("w-0-sg-x", 1);
+    world.scale_clique("w-0-pc-a", 2);
+    world.settle();
+    assert_eq!(world.uids_of("w-0").len(), 6);
+    assert!(world.uids_of("w-0").is_subset(&updated), "scaling in replaces nothing");
+    all_run(&world, "w-0-pc-a", "two");
+    all_run(&world, "w-0-sg-x-0-pc-b", "two");
+    assert!(has_ended(&world));
+}
+
+#[test]
 fn a_second_update_during_an_update_converges_to_the_newest() {
     let mut world = running(Minimum::All, 40);
     world.edit(|set| set.spec.replicas = 2);
