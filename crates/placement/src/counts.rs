@@ -52,6 +52,10 @@ impl Histogram {
             if left == 0 {
                 break;
             }
+            // Most buckets are empty, and a division costs more than a look.
+            if self.0[bucket] == 0 {
+                continue;
+            }
             let taken = left.div_ceil(largest(bucket)).min(self.0[bucket]);
             hosts += taken;
             left = left.saturating_sub(taken * largest(bucket));
@@ -59,10 +63,21 @@ impl Histogram {
         hosts
     }
 
+    pub(crate) fn part(&mut self, other: &Histogram) {
+        for (mine, theirs) in self.0.iter_mut().zip(&other.0) {
+            *mine -= theirs;
+        }
+    }
+
     /// Whether some node may hold `pods` pods; a no is certain.
     pub(crate) fn may_hold(&self, pods: u64) -> bool {
         let room = u16::try_from(pods).unwrap_or(u16::MAX);
         self.0[bucket(room)..].iter().any(|nodes| *nodes > 0)
+    }
+
+    /// Nodes that hold at least one pod.
+    pub(crate) fn usable(&self) -> u32 {
+        self.0[1..].iter().sum()
     }
 }
 

@@ -16,6 +16,7 @@
 //!
 //! Deliberately not here: Kubernetes types, clocks, names of pods, I/O, randomness. The same input gives the same plan.
 
+pub mod bench;
 mod cluster;
 mod counts;
 mod eligibility;
@@ -34,5 +35,5 @@ pub use plan::{Assignment, Plan, Quality, Stale, Work};
 pub use report::{ScopeReport, Standing, report, score};
 pub use resources::{Amounts, Resource};
 pub use shapes::{Shape, ShapeId};
-pub use solve::{Budget, Outcome, Solver};
+pub use solve::{Budget, Outcome, Policy, Solver};
 pub use topology::{LEVELS_MAX, Level, TopologyId, TopologySpec};

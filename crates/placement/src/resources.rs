@@ -147,12 +147,35 @@ impl Ledger {
         room as u16
     }
 
+    /// The same for all nodes at once, one resource after the other: each pass reads one column from end to end.
+    pub(crate) fn count_rooms(&self, requests: &[(Resource, u64)], rooms: &mut [u16]) {
+        rooms.fill(u16::MAX);
+        for &(resource, amount) in requests {
+            let per_unit = 1.0 / amount as f64;
+            for (room, free) in rooms.iter_mut().zip(&self.columns[resource.0 as usize].free) {
+                let free = (*free).max(0) as u64;
+                if amount.saturating_mul(u64::from(*room)) > free {
+                    *room = quotient(free, amount, per_unit);
+                }
+            }
+        }
+    }
+
     /// The requests with the one that runs out first in front.
     pub(crate) fn scarce_first(&self, requests: &Amounts) -> Vec<(Resource, u64)> {
         let mut sorted: Vec<(Resource, u64)> = requests.iter().collect();
         sorted.sort_by_key(|&(resource, amount)| (self.total(resource) / amount, resource));
         sorted
     }
+}
+
+/// `free / amount`, where that is below 65,536: a product with the reciprocal, which is off by one at most, and a check.
+/// Several times faster than a division of 64-bit numbers.
+fn quotient(free: u64, amount: u64, per_unit: f64) -> u16 {
+    let guess = (free as f64 * per_unit) as u64;
+    let low = guess.saturating_sub(1);
+    let fits = |count: u64| amount.saturating_mul(count) <= free;
+    (low + u64::from(fits(low + 1)) + u64::from(fits(low + 2))) as u16
 }
 
 /// Amounts beyond what a signed number holds are as good as endless.
@@ -198,6 +221,36 @@ mod tests {
         ledger.set_allocatable(0, Some(&amounts(&[(0, 4)])));
         assert_eq!(ledger.free(0, gpu), -2);
         assert_eq!(ledger.room(0, &[(gpu, 1)], |_| 0), 0);
+    }
+
+    #[test]
+    fn counting_by_reciprocal_equals_division() {
+        let frees = [
+            0,
+            1,
+            7,
+            8,
+            79_999,
+            80_000,
+            1 << 40,
+            (1 << 52) + 1,
+            u64::from(u32::MAX),
+            3_000_000_007,
+        ];
+        for amount in [1, 3, 7, 10_000, 90 << 30, (1 << 45) + 1] {
+            for free in frees
+                .into_iter()
+                .chain([amount - 1, amount, amount * 3 - 1, amount * 3, amount * 3 + 1])
+            {
+                if free / amount < u64::from(u16::MAX) {
+                    assert_eq!(
+                        u64::from(quotient(free, amount, 1.0 / amount as f64)),
+                        free / amount,
+                        "{free} / {amount}"
+                    );
+                }
+            }
+        }
     }
 
     #[test]

@@ -123,8 +123,11 @@ impl ShapeState {
     fn count_all(&mut self, sources: &Sources) {
         self.scarce_first = sources.ledger.scarce_first(&self.requests);
         self.rooms.resize(sources.verdicts.len(), 0);
-        for node in 0..self.rooms.len() {
-            self.rooms[node] = self.room_now(node as u32, sources);
+        sources.ledger.count_rooms(&self.scarce_first, &mut self.rooms);
+        for (room, verdict) in self.rooms.iter_mut().zip(sources.verdicts) {
+            if *verdict != Verdict::Eligible {
+                *room = 0;
+            }
         }
         for (tree, counts) in sources.trees.iter().zip(&mut self.counts) {
             if let Some(counts) = counts {

@@ -8,32 +8,12 @@
 use crate::plan::Work;
 use crate::solve::overlay::{Overlay, Put, View, opens};
 use crate::solve::problem::Problem;
-use crate::solve::rank::{DEPTHS_MAX, Rank};
+use crate::solve::rank::Rank;
 use crate::topology::Place;
 
-/// Packing more states than the budget allows.
+/// Packing would take more states than the budget allows.
 #[derive(Debug)]
 pub(crate) struct TooLarge;
-
-/// What a way costs on top of what is used anyway, in the order of `Rank::packing`.
-type Cost = [u64; 2 * DEPTHS_MAX];
-
-#[derive(Clone, Copy, Debug)]
-struct State {
-    cost: Cost,
-    /// Index of the state before, in the layer before.
-    from: u32,
-    /// Pods put on the layer's host, as a mixed-radix number like `left`.
-    step: u32,
-    reached: bool,
-}
-
-const UNREACHED: State = State {
-    cost: [0; 2 * DEPTHS_MAX],
-    from: 0,
-    step: 0,
-    reached: false,
-};
 
 /// Items of one shape with one place, packed as one.
 #[derive(Clone, Copy, Debug)]
@@ -41,18 +21,41 @@ struct Kind {
     shape: usize,
     place: Place,
     pods: u32,
-    /// Weight of its digit.
+    /// Weight of its digit in a number of pods left.
     radix: u32,
 }
+
+/// How a state was reached.
+#[derive(Clone, Copy, Debug)]
+struct Origin {
+    /// Index in the layer before; `UNREACHED` if there is no way.
+    from: u32,
+    /// Pods put on the layer's host, one digit per kind.
+    step: u32,
+}
+
+const UNREACHED: u32 = u32::MAX;
 
 #[derive(Debug, Default)]
 pub(crate) struct Packer {
     kinds: Vec<Kind>,
     hosts: Vec<u32>,
+    domains: Vec<u32>,
     /// Per host and kind: room from this host on.
     room_after: Vec<u32>,
-    layers: Vec<State>,
-    steps: Vec<(u32, Vec<u32>)>,
+    /// Per layer and state.
+    origins: Vec<Origin>,
+    /// Costs of the states of the current and the next layer, `price` numbers each, in the order of the objective.
+    costs: Vec<u64>,
+    next_costs: Vec<u64>,
+    steps: Vec<u32>,
+    cost: Vec<u64>,
+    missing: Vec<u32>,
+    /// Positions in a rank that packing decides.
+    positions: Vec<usize>,
+    /// Number of states and of path depths.
+    states: usize,
+    paths: usize,
 }
 
 /// A request to pack.
@@ -68,7 +71,7 @@ pub(crate) struct Task<'a> {
 }
 
 impl Packer {
-    /// The best packing, as pods per item and host; none when there is none (better than asked).
+    /// The best packing, as pods per item and host; false when there is none (better than asked).
     pub(crate) fn pack(
         &mut self,
         task: Task,
@@ -76,27 +79,38 @@ impl Packer {
         work: &mut Work,
         puts: &mut Vec<Put>,
     ) -> Result<bool, TooLarge> {
-        let states = self.set_up(task)?;
-        let paths = usize::from(task.view.tree.last_depth()) + 1;
-        let width = states as usize * paths;
-        self.layers.clear();
-        self.layers.resize(width * (self.hosts.len() + 1), UNREACHED);
+        self.set_up(task, overlay)?;
+        let width = self.states * self.paths;
+        let price = self.positions.len();
         let full: u32 = self.kinds.iter().map(|kind| kind.pods * kind.radix).sum();
-        self.layers[full as usize * paths].reached = true;
+        self.origins.clear();
+        self.origins.resize(
+            width * (self.hosts.len() + 1),
+            Origin {
+                from: UNREACHED,
+                step: 0,
+            },
+        );
+        self.costs.clear();
+        self.costs.resize(width * price, 0);
+        self.next_costs.clear();
+        self.next_costs.resize(width * price, 0);
+        self.origins[full as usize * self.paths].from = 0;
         for layer in 0..self.hosts.len() {
-            self.advance(task, overlay, (layer, width, paths), work);
+            self.advance(task, overlay, layer, work);
+            std::mem::swap(&mut self.costs, &mut self.next_costs);
         }
-        let last = &self.layers[width * self.hosts.len()..];
-        let ends = (0..paths).filter(|path| last[*path].reached);
-        let Some(best) = ends.min_by_key(|path| last[*path].cost) else {
+        let last = &self.origins[width * self.hosts.len()..];
+        let ends = (0..self.paths).filter(|path| last[*path].from != UNREACHED);
+        let Some(best) = ends.min_by_key(|path| &self.costs[path * price..(path + 1) * price]) else {
             return Ok(false);
         };
-        self.trace_back(task, best, width, puts);
+        self.trace_back(task, best, puts);
         Ok(true)
     }
 
-    /// Joins equal items, lists the hosts and counts the states.
-    fn set_up(&mut self, task: Task) -> Result<u64, TooLarge> {
+    /// Joins equal items, counts the states, and lists the hosts.
+    fn set_up(&mut self, task: Task, overlay: &Overlay) -> Result<(), TooLarge> {
         self.kinds.clear();
         for (item, place) in task.problem.items.iter().zip(task.places) {
             match self
@@ -118,33 +132,48 @@ impl Packer {
             kind.radix = u32::try_from(states).map_err(|_| TooLarge)?;
             states = states.saturating_mul(u64::from(kind.pods) + 1);
         }
-        self.list_hosts(task);
-        let layers = self.hosts.len() as u64 + 1;
-        let all = states
-            .saturating_mul(layers)
-            .saturating_mul(u64::from(task.view.tree.host_depth()));
-        if all > task.states_max || all > u64::from(u32::MAX) {
-            Err(TooLarge)
-        } else {
-            Ok(states)
+        self.paths = usize::from(task.view.tree.last_depth()) + 1;
+        let per_layer = states.saturating_mul(self.paths as u64);
+        let most = task.states_max.min(u64::from(u32::MAX));
+        let hosts_max = self
+            .kinds
+            .iter()
+            .map(|kind| u64::from(task.hosts_in(*kind)))
+            .max()
+            .unwrap_or(0);
+        if per_layer.saturating_mul(hosts_max + 1) > most {
+            return Err(TooLarge);
         }
+        self.list_hosts(task);
+        if per_layer.saturating_mul(self.hosts.len() as u64 + 1) > most {
+            return Err(TooLarge);
+        }
+        self.states = states as usize;
+        let layout = overlay.layout;
+        self.positions.clear();
+        let depths = 1..=layout.host_depth;
+        self.positions
+            .extend(depths.flat_map(|depth| [layout.domains(depth), layout.opened(depth)]));
+        self.positions.sort_unstable();
+        Ok(())
     }
 
     /// Hosts that some kind can use, in the order of the tree.
     fn list_hosts(&mut self, task: Task) {
         let tree = task.view.tree;
         self.hosts.clear();
-        let mut domains = Vec::new();
         for kind in &self.kinds {
             if kind.place.depth > tree.last_depth() {
                 self.hosts.push(kind.place.id);
                 continue;
             }
-            domains.clear();
-            tree.domains_within(kind.place, tree.last_depth(), &mut domains);
-            let nodes = domains.iter().flat_map(|domain| &tree.domains[*domain as usize].nodes);
-            self.hosts
-                .extend(nodes.filter(|node| self.kinds.iter().any(|kind| task.room(*kind, **node) > 0)));
+            self.domains.clear();
+            tree.domains_within(kind.place, tree.last_depth(), &mut self.domains);
+            let nodes = self
+                .domains
+                .iter()
+                .flat_map(|domain| &tree.domains[*domain as usize].nodes);
+            self.hosts.extend(nodes.filter(|node| task.room(*kind, **node) > 0));
         }
         self.hosts.sort_unstable_by_key(|node| (tree.path(*node), *node));
         self.hosts.dedup();
@@ -160,67 +189,69 @@ impl Packer {
     }
 
     /// Lets every state of a layer try every way to use the layer's host.
-    fn advance(
-        &mut self,
-        task: Task,
-        overlay: &Overlay,
-        (layer, width, paths): (usize, usize, usize),
-        work: &mut Work,
-    ) {
+    fn advance(&mut self, task: Task, overlay: &Overlay, layer: usize, work: &mut Work) {
         let node = self.hosts[layer];
         self.list_steps(task, node);
-        let tree = task.view.tree;
-        // How much of the path to this host is shared with the next one.
-        let shared = match self.hosts.get(layer + 1) {
-            Some(next) => {
-                tree.path(node)
-                    .iter()
-                    .zip(tree.path(*next))
-                    .take_while(|(mine, theirs)| mine == theirs)
-                    .count()
-                    - 1
-            }
-            None => 0,
-        };
-        let steps = std::mem::take(&mut self.steps);
+        let shared = self.shared_path(task, layer);
+        let width = self.states * self.paths;
         for index in 0..width {
-            let state = self.layers[layer * width + index];
-            if !state.reached {
+            if self.origins[layer * width + index].from == UNREACHED {
                 continue;
             }
-            let (left, deep) = ((index / paths) as u32, index % paths);
-            for (step, pods) in &steps {
-                let fits = self
-                    .kinds
-                    .iter()
-                    .zip(pods)
-                    .all(|(kind, pods)| digit(left, *kind) >= *pods);
+            let (left, deep) = ((index / self.paths) as u32, index % self.paths);
+            for at in 0..self.steps.len() {
+                let step = self.steps[at];
+                let fits = self.kinds.iter().all(|kind| digit(left, *kind) >= digit(step, *kind));
                 if !fits || !self.can_finish(layer + 1, left - step) {
                     continue;
                 }
                 work.states += 1;
-                let mut cost = state.cost;
-                let deep = if *step == 0 {
+                let price = self.positions.len();
+                self.cost.clear();
+                self.cost
+                    .extend_from_slice(&self.costs[index * price..(index + 1) * price]);
+                let deep = if step == 0 {
                     deep
                 } else {
-                    add_cost(task, overlay, (node, deep), &mut cost)
+                    self.add_cost(task, overlay, node, deep)
                 };
-                if !is_better(task, overlay, &cost) {
-                    continue;
-                }
-                let to = (layer + 1) * width + (left - step) as usize * paths + deep.min(shared);
-                let known = &mut self.layers[to];
-                if !known.reached || cost < known.cost {
-                    *known = State {
-                        cost,
-                        from: index as u32,
-                        step: *step,
-                        reached: true,
-                    };
+                if self.is_better(task, overlay) {
+                    let to = (left - step) as usize * self.paths + deep.min(shared);
+                    self.reach(
+                        (layer + 1) * width,
+                        to,
+                        Origin {
+                            from: index as u32,
+                            step,
+                        },
+                    );
                 }
             }
         }
-        self.steps = steps;
+    }
+
+    /// How much of the path to a layer's host is shared with the next one.
+    fn shared_path(&self, task: Task, layer: usize) -> usize {
+        let Some(next) = self.hosts.get(layer + 1) else {
+            return 0;
+        };
+        let (mine, theirs) = (task.view.tree.path(self.hosts[layer]), task.view.tree.path(*next));
+        mine.iter()
+            .zip(theirs)
+            .take_while(|(mine, theirs)| mine == theirs)
+            .count()
+            - 1
+    }
+
+    /// Keeps the current cost for a state of the next layer if the state is new or was dearer.
+    fn reach(&mut self, layer_start: usize, to: usize, origin: Origin) {
+        let price = self.positions.len();
+        let known = &mut self.next_costs[to * price..(to + 1) * price];
+        let reached = &mut self.origins[layer_start + to];
+        if reached.from == UNREACHED || self.cost.as_slice() < &*known {
+            known.copy_from_slice(&self.cost);
+            *reached = origin;
+        }
     }
 
     fn can_finish(&self, layer: usize, left: u32) -> bool {
@@ -235,34 +266,65 @@ impl Packer {
     /// All ways to put pods on one host, nothing first.
     fn list_steps(&mut self, task: Task, node: u32) {
         self.steps.clear();
-        self.steps.push((0, vec![0; self.kinds.len()]));
+        self.steps.push(0);
         for index in 0..self.kinds.len() {
             let kind = self.kinds[index];
             let most = task.room(kind, node).min(kind.pods);
             for before in 0..self.steps.len() {
                 for pods in 1..=most {
-                    let (step, mut counts) = self.steps[before].clone();
-                    counts[index] = pods;
-                    if !task.fits(&self.kinds, &counts, node) {
+                    let step = self.steps[before] + pods * kind.radix;
+                    if !task.fits(&self.kinds, step, node) {
                         break;
                     }
-                    self.steps.push((step + pods * kind.radix, counts));
+                    self.steps.push(step);
                 }
             }
         }
     }
 
+    /// Adds what using a host costs when its path is in use down to `deep`; returns how deep it is in use then.
+    fn add_cost(&mut self, task: Task, overlay: &Overlay, node: u32, deep: usize) -> usize {
+        let tree = task.view.tree;
+        for depth in 1..=tree.host_depth() {
+            let place = tree.above(node, depth);
+            if usize::from(depth) > deep && !overlay.is_used(place) {
+                let (domains, opened) = (overlay.layout.domains(depth), overlay.layout.opened(depth));
+                for (cost, position) in self.cost.iter_mut().zip(&self.positions) {
+                    if *position == domains {
+                        *cost += 1;
+                    } else if *position == opened {
+                        *cost += opens(task.view, place, task.problem.scarce);
+                    }
+                }
+            }
+        }
+        usize::from(tree.last_depth())
+    }
+
+    /// A way only gets dearer, so one that is not better than the known one already is dropped.
+    fn is_better(&self, task: Task, overlay: &Overlay) -> bool {
+        let Some(limit) = task.better_than else { return true };
+        let totals = self
+            .cost
+            .iter()
+            .zip(&self.positions)
+            .map(|(more, at)| more + overlay.used.at(*at));
+        totals.lt(self.positions.iter().map(|at| limit.at(*at)))
+    }
+
     /// Walks back from the end and hands the pods of each kind to its items.
-    fn trace_back(&self, task: Task, best: usize, width: usize, puts: &mut Vec<Put>) {
+    fn trace_back(&mut self, task: Task, best: usize, puts: &mut Vec<Put>) {
         puts.clear();
-        let mut missing: Vec<u32> = task.problem.items.iter().map(|item| item.pods).collect();
+        self.missing.clear();
+        self.missing.extend(task.problem.items.iter().map(|item| item.pods));
+        let width = self.states * self.paths;
         let mut index = best;
         for layer in (1..=self.hosts.len()).rev() {
-            let state = self.layers[layer * width + index];
+            let origin = self.origins[layer * width + index];
             let node = self.hosts[layer - 1];
             for kind in &self.kinds {
-                let mut pods = digit(state.step, *kind);
-                for (item, wanted) in missing.iter_mut().enumerate() {
+                let mut pods = digit(origin.step, *kind);
+                for (item, wanted) in self.missing.iter_mut().enumerate() {
                     let same = task.problem.items[item].shape == kind.shape && task.places[item] == kind.place;
                     let given = if same { pods.min(*wanted) } else { 0 };
                     if given > 0 {
@@ -276,7 +338,7 @@ impl Packer {
                     }
                 }
             }
-            index = state.from as usize;
+            index = origin.from as usize;
         }
     }
 }
@@ -289,39 +351,29 @@ impl Task<'_> {
         u32::from(self.view.shapes[self.problem.shapes[kind.shape].0 as usize].rooms[node as usize])
     }
 
-    fn fits(&self, kinds: &[Kind], pods: &[u32], node: u32) -> bool {
+    /// Hosts that a kind can use.
+    fn hosts_in(&self, kind: Kind) -> u32 {
+        if kind.place.depth > self.view.tree.last_depth() {
+            return 1;
+        }
+        let shape = &self.view.shapes[self.problem.shapes[kind.shape].0 as usize];
+        shape.counts(self.view.topology).hosts[kind.place.id as usize].usable()
+    }
+
+    /// Whether the pods of a step fit on a host together.
+    fn fits(&self, kinds: &[Kind], step: u32, node: u32) -> bool {
         self.problem.resources.iter().all(|resource| {
-            let asked = kinds.iter().zip(pods).map(|(kind, pods)| {
+            let asked = kinds.iter().map(|kind| {
                 let shape = &self.view.shapes[self.problem.shapes[kind.shape].0 as usize];
-                shape.requests.get(*resource) as i64 * i64::from(*pods)
+                shape.requests.get(*resource) as i64 * i64::from(digit(step, *kind))
             });
-            asked.sum::<i64>() <= self.view.ledger.free(node, *resource)
+            let asked: i64 = asked.sum();
+            asked == 0 || asked <= self.view.ledger.free(node, *resource)
         })
     }
 }
 
-/// How many pods of a kind a mixed-radix number holds.
+/// How many pods of a kind a number of pods holds.
 fn digit(number: u32, kind: Kind) -> u32 {
     number / kind.radix % (kind.pods + 1)
-}
-
-/// Adds what using a host costs when its path is in use down to `deep`; returns how deep it is in use then.
-fn add_cost(task: Task, overlay: &Overlay, (node, deep): (u32, usize), cost: &mut Cost) -> usize {
-    let tree = task.view.tree;
-    for depth in 1..=tree.host_depth() {
-        let place = tree.above(node, depth);
-        if usize::from(depth) > deep && !overlay.is_used(place, tree.host_depth()) {
-            cost[usize::from(depth) - 1] += 1;
-            cost[2 * DEPTHS_MAX - usize::from(depth)] += opens(task.view, place, task.problem.scarce);
-        }
-    }
-    usize::from(tree.last_depth())
-}
-
-/// A way only gets dearer, so one that is not better than the known one already is dropped.
-fn is_better(task: Task, overlay: &Overlay, cost: &Cost) -> bool {
-    let Some(limit) = task.better_than else { return true };
-    let used = overlay.used.packing();
-    let total = cost.iter().zip(used).map(|(more, used)| more + used);
-    total.lt(limit.packing().iter().copied())
 }

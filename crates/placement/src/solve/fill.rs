@@ -1,4 +1,4 @@
-//! Puts the pods of one item into a place: fewest domains level by level, then fewest hosts, then the tightest ones.
+//! Puts the pods of one item into a place: fewest domains level by level, then hosts as the policy has it.
 //!
 //! Level by level the fewest domains are chosen out of those below the ones chosen before: the ones that the gang uses
 //! already are free, then the largest, the last one as tight as it may be; then single domains are exchanged while that
@@ -7,21 +7,34 @@
 
 use std::cmp::Reverse;
 
-use crate::counts::Histogram;
+use crate::counts::{Counts, Histogram};
 use crate::plan::Work;
+use crate::shapes::ShapeState;
 use crate::solve::overlay::{Overlay, Put, View, opens};
 use crate::solve::problem::Problem;
+use crate::solve::rank::Policy;
 use crate::topology::Place;
+
+/// Pods of an item that are to go into a place.
+#[derive(Clone, Copy)]
+pub(crate) struct Job<'a> {
+    pub(crate) view: View<'a>,
+    pub(crate) problem: &'a Problem,
+    pub(crate) item: usize,
+    pub(crate) place: Place,
+    pub(crate) pods: u32,
+}
 
 #[derive(Debug, Default)]
 pub(crate) struct Filler {
-    /// Pods of the item's shape that tried pods keep out of each domain.
+    /// Pods of the item's shape that tried pods keep out of each domain, and where that is not 0.
     lost: Vec<u32>,
     lost_in: Vec<u32>,
     pool: Vec<u32>,
     next: Vec<Choice>,
+    chosen: Chosen,
     hosts: Vec<Host>,
-    children: Vec<u32>,
+    pub(crate) rooms: Rooms,
 }
 
 /// A domain that could be used.
@@ -40,56 +53,45 @@ struct Host {
     opens: u64,
 }
 
-/// What a set of domains would still need below; less is better.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+/// What a set of domains needs below; less is better.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Need {
     pub(crate) children: u32,
+    /// Not asked for when hosts are spared rather than saved.
     pub(crate) hosts: u32,
     pub(crate) opens: u64,
 }
 
-/// What is being filled.
-#[derive(Clone, Copy)]
-struct Job<'a> {
-    view: View<'a>,
-    problem: &'a Problem,
-    item: usize,
-}
-
 /// Exchanges of domains that are weighed at most, per level.
-const EXCHANGES_MAX: usize = 256;
+const EXCHANGES_MAX: usize = 128;
 
 impl Filler {
-    /// Puts up to `pods` pods of an item into a place; returns how many found room.
-    pub(crate) fn fill(
-        &mut self,
-        (view, problem): (View, &Problem),
-        overlay: &mut Overlay,
-        (item, place, pods): (usize, Place, u32),
-        work: &mut Work,
-    ) -> u32 {
-        let job = Job { view, problem, item };
-        let last_depth = view.tree.last_depth();
+    /// Puts as many pods as find room; returns how many.
+    pub(crate) fn fill(&mut self, job: Job, overlay: &mut Overlay, work: &mut Work) -> u32 {
+        let last_depth = job.view.tree.last_depth();
         self.hosts.clear();
-        if place.depth > last_depth {
-            self.push_host(job, overlay, place.id);
-            return self.fill_hosts(job, overlay, pods);
+        if job.place.depth > last_depth {
+            work.hosts += 1;
+            self.push_host(job, overlay, job.place.id);
+            return self.fill_hosts(job, overlay);
         }
         self.count_lost(job, overlay);
         self.pool.clear();
-        self.pool.push(place.id);
-        for depth in place.depth + 1..=last_depth {
-            self.narrow(job, overlay, depth, pods);
+        self.pool.push(job.place.id);
+        for depth in job.place.depth + 1..=last_depth {
+            self.narrow(job, overlay, depth);
         }
         for index in 0..self.pool.len() {
-            let domain = &view.tree.domains[self.pool[index] as usize];
+            let domain = &job.view.tree.domains[self.pool[index] as usize];
             work.hosts += domain.nodes.len() as u64;
             for node in &domain.nodes {
                 self.push_host(job, overlay, *node);
             }
         }
-        self.forget_lost();
-        self.fill_hosts(job, overlay, pods)
+        for domain in self.lost_in.drain(..) {
+            self.lost[domain as usize] = 0;
+        }
+        self.fill_hosts(job, overlay)
     }
 
     fn push_host(&mut self, job: Job, overlay: &Overlay, node: u32) {
@@ -102,47 +104,102 @@ impl Filler {
             self.hosts.push(Host {
                 node,
                 room: u32::from(room),
-                used: overlay.is_used(place, place.depth),
+                used: overlay.is_used(place),
                 opens: opens(job.view, place, job.problem.scarce),
             });
         }
     }
 
-    /// Hosts in use first, then the largest; the last one is the tightest that takes the rest.
-    fn fill_hosts(&mut self, job: Job, overlay: &mut Overlay, pods: u32) -> u32 {
-        self.hosts
-            .sort_unstable_by_key(|host| (!host.used, Reverse(host.room), host.opens, host.node));
-        let mut left = pods;
-        let mut index = 0;
-        while left > 0 && index < self.hosts.len() {
-            if self.hosts[index].room >= left {
-                let fitting = (index..self.hosts.len()).filter(|at| self.hosts[*at].room >= left);
-                let tightest = fitting.min_by_key(|at| {
-                    let host = &self.hosts[*at];
-                    (!host.used, host.opens, host.room, host.node)
-                });
-                self.hosts.swap(index, tightest.unwrap_or(index));
-            }
-            let host = self.hosts[index];
+    fn fill_hosts(&mut self, job: Job, overlay: &mut Overlay) -> u32 {
+        match overlay.layout.policy {
+            Policy::FewestHosts => self.order_largest_first(job.pods),
+            Policy::SpareHosts => self.order_fragments_first(job.pods),
+        }
+        let mut left = job.pods;
+        for host in &self.hosts {
             let pods = host.room.min(left);
+            if pods == 0 {
+                break;
+            }
             job.put(overlay, host.node, pods);
             left -= pods;
-            index += 1;
         }
-        pods - left
+        job.pods - left
+    }
+
+    /// Hosts in use first, then the largest; the last one is the tightest that takes the rest.
+    fn order_largest_first(&mut self, pods: u32) {
+        let key = |host: &Host| (!host.used, Reverse(host.room), host.opens, host.node);
+        let count = self.fewest_hosts(pods);
+        if count == 0 || count > self.hosts.len() {
+            return;
+        }
+        if count < self.hosts.len() {
+            self.hosts.select_nth_unstable_by_key(count - 1, key);
+        }
+        let before: u32 = self.hosts[..count - 1].iter().map(|host| host.room).sum();
+        let rest = pods.saturating_sub(before);
+        let fitting = (count - 1..self.hosts.len()).filter(|at| self.hosts[*at].room >= rest);
+        let tightest = fitting.min_by_key(|at| {
+            let host = &self.hosts[*at];
+            (!host.used, host.opens, host.room, host.node)
+        });
+        if let Some(tightest) = tightest {
+            self.hosts.swap(count - 1, tightest);
+        }
+    }
+
+    /// How many hosts it takes, used ones first and then the largest; more than there are if they do not suffice.
+    fn fewest_hosts(&mut self, pods: u32) -> usize {
+        let mut left = pods;
+        let mut count = 0;
+        for used in [true, false] {
+            self.rooms.clear();
+            for host in self.hosts.iter().filter(|host| host.used == used) {
+                self.rooms.add(host.room);
+            }
+            let total = self.rooms.total();
+            if total >= u64::from(left) {
+                return count + self.rooms.fewest(left) as usize;
+            }
+            count += self.hosts.iter().filter(|host| host.used == used).count();
+            left -= total as u32;
+        }
+        self.hosts.len() + 1
+    }
+
+    /// Hosts in use first, then those with the least free; what the last ones make superfluous is left out.
+    fn order_fragments_first(&mut self, pods: u32) {
+        self.hosts
+            .sort_unstable_by_key(|host| (!host.used, host.opens, Reverse(host.room), host.node));
+        let mut total = 0;
+        let covered = self.hosts.iter().position(|host| {
+            total += host.room;
+            total >= pods
+        });
+        let Some(last) = covered else { return };
+        self.hosts.truncate(last + 1);
+        let mut spare = total - pods;
+        for at in (0..self.hosts.len()).rev() {
+            if !self.hosts[at].used && self.hosts[at].room <= spare {
+                spare -= self.hosts[at].room;
+                self.hosts.remove(at);
+            }
+        }
     }
 
     /// Replaces the chosen domains by the fewest of the next depth that hold the pods.
-    fn narrow(&mut self, job: Job, overlay: &Overlay, depth: u8, pods: u32) {
+    fn narrow(&mut self, job: Job, overlay: &Overlay, depth: u8) {
         self.next.clear();
+        let counts = job.counts();
         for index in 0..self.pool.len() {
             for child in &job.view.tree.domains[self.pool[index] as usize].children {
-                let room = self.pods_in(job, *child);
-                if room > 0 {
-                    let used = overlay.is_used(Place { depth, id: *child }, job.view.tree.host_depth());
+                let pods = counts.pods[*child as usize] - self.lost[*child as usize];
+                if pods > 0 {
+                    let used = overlay.is_used(Place { depth, id: *child });
                     self.next.push(Choice {
                         domain: *child,
-                        pods: room,
+                        pods,
                         used,
                     });
                 }
@@ -151,18 +208,16 @@ impl Filler {
         self.next
             .sort_unstable_by_key(|choice| (!choice.used, Reverse(choice.pods), choice.domain));
         let free = self.next.partition_point(|choice| choice.used);
-        let mut left = pods;
-        for choice in &self.next[..free] {
-            left = left.saturating_sub(choice.pods);
-        }
-        let mut count = 0;
-        let mut rest = left;
+        let left = self.next[..free]
+            .iter()
+            .fold(job.pods, |left, choice| left.saturating_sub(choice.pods));
+        let (mut rest, mut count) = (left, 0);
         while rest > 0 && free + count < self.next.len() {
             rest = rest.saturating_sub(self.next[free + count].pods);
             count += 1;
         }
         if count > 0 && rest == 0 {
-            self.tighten(job, free, count, left);
+            self.tighten(Job { pods: left, ..job }, overlay.layout.policy, free, count);
         }
         self.pool.clear();
         self.pool
@@ -170,100 +225,74 @@ impl Filler {
     }
 
     /// Of all ways to take `count` new domains after the first `free`, looks for one that needs least below.
-    fn tighten(&mut self, job: Job, free: usize, count: usize, pods: u32) {
+    fn tighten(&mut self, job: Job, policy: Policy, free: usize, count: usize) {
+        self.chosen.clear();
         if count == 1 {
-            let fitting = self.next[free..].partition_point(|choice| choice.pods >= pods);
-            let weigh = |at: usize| (self.need(job, &[self.next[free + at].domain], pods), at);
-            // Without anything to tell them apart but tightness there is no need to weigh all.
-            if let Some((_, best)) = (0..fitting).map(weigh).min() {
-                self.next.swap(free, free + best);
+            let fitting = self.next[free..].partition_point(|choice| choice.pods >= job.pods);
+            let mut best: Option<(Need, usize)> = None;
+            for at in free..free + fitting {
+                let domain = self.next[at].domain;
+                self.chosen.add(job, &self.lost, domain);
+                let need = (self.chosen.need(job.pods, policy), at);
+                self.chosen.remove(job, &self.lost, domain);
+                if best.is_none_or(|best| need < best) {
+                    best = Some(need);
+                }
+            }
+            if let Some((_, at)) = best {
+                self.next.swap(free, at);
             }
             return;
         }
         let head: u32 = self.next[free..free + count - 1].iter().map(|choice| choice.pods).sum();
-        let rest = pods.saturating_sub(head);
+        let rest = job.pods.saturating_sub(head);
         let last = self.next[free..].partition_point(|choice| choice.pods >= rest);
         self.next.swap(free + count - 1, free + last - 1);
-        self.exchange(job, free, count, pods);
+        for choice in &self.next[free..free + count] {
+            self.chosen.add(job, &self.lost, choice.domain);
+        }
+        self.exchange(job, policy, free, count);
     }
 
     /// Exchanges one chosen domain for one that is not while that lowers the need.
-    fn exchange(&mut self, job: Job, free: usize, count: usize, pods: u32) {
-        let mut set: Vec<u32> = self.next[free..free + count]
-            .iter()
-            .map(|choice| choice.domain)
-            .collect();
-        let mut room: u64 = self.next[free..free + count]
-            .iter()
-            .map(|choice| u64::from(choice.pods))
-            .sum();
-        let mut best = self.need(job, &set, pods);
+    fn exchange(&mut self, job: Job, policy: Policy, free: usize, count: usize) {
+        let mut room: u32 = self.next[free..free + count].iter().map(|choice| choice.pods).sum();
+        let mut best = self.chosen.need(job.pods, policy);
         let mut weighed = 0;
         let mut moved = true;
         while moved {
             moved = false;
-            for inside in 0..count {
+            for inside in free..free + count {
                 for outside in free + count..self.next.len() {
-                    let (mine, other) = (self.next[free + inside], self.next[outside]);
-                    let exchanged = room - u64::from(mine.pods) + u64::from(other.pods);
-                    if exchanged < u64::from(pods) {
+                    let (mine, other) = (self.next[inside], self.next[outside]);
+                    let exchanged = room - mine.pods + other.pods;
+                    if exchanged < job.pods {
                         continue;
                     }
                     weighed += 1;
                     if weighed > EXCHANGES_MAX {
                         return;
                     }
-                    set[inside] = other.domain;
-                    let need = self.need(job, &set, pods);
+                    self.chosen.remove(job, &self.lost, mine.domain);
+                    self.chosen.add(job, &self.lost, other.domain);
+                    let need = self.chosen.need(job.pods, policy);
                     if need < best {
                         (best, room, moved) = (need, exchanged, true);
-                        self.next.swap(free + inside, outside);
+                        self.next.swap(inside, outside);
                     } else {
-                        set[inside] = mine.domain;
+                        self.chosen.remove(job, &self.lost, other.domain);
+                        self.chosen.add(job, &self.lost, mine.domain);
                     }
                 }
             }
         }
     }
 
-    /// What `pods` pods would need of the children and hosts of some domains.
-    fn need(&mut self, job: Job, set: &[u32], pods: u32) -> Need {
-        let shape = job.view.shape(job.problem, job.item);
-        let counts = shape.counts(job.view.topology);
-        let mut hosts = Histogram::default();
-        let mut opens = 0;
-        self.children.clear();
-        for domain in set {
-            hosts.merge(&counts.hosts[*domain as usize]);
-            opens += job
-                .problem
-                .scarce
-                .map_or(0, |scarce| job.view.tree.free(*domain, scarce.0));
-            for child in &job.view.tree.domains[*domain as usize].children {
-                self.children
-                    .push(counts.pods[*child as usize] - self.lost.get(*child as usize).copied().unwrap_or(0));
-            }
-        }
-        Need {
-            children: fewest(&mut self.children, pods),
-            hosts: hosts.hosts_for(pods),
-            opens,
-        }
-    }
-
-    /// Pods of the item's shape that a domain has room for.
-    fn pods_in(&self, job: Job, domain: u32) -> u32 {
-        let shape = job.view.shape(job.problem, job.item);
-        let pods = shape.counts(job.view.topology).pods[domain as usize];
-        pods - self.lost.get(domain as usize).copied().unwrap_or(0)
-    }
-
     /// Counts how much room the pods tried so far take from the item's shape.
     fn count_lost(&mut self, job: Job, overlay: &Overlay) {
         self.lost.resize(job.view.tree.domains.len().max(self.lost.len()), 0);
-        let shape = job.view.shape(job.problem, job.item);
         for node in overlay.touched() {
-            let lost = shape.rooms[*node as usize] - job.room(overlay, *node);
+            let lost = job.shape().rooms[*node as usize] - job.room(overlay, *node);
             if lost > 0 {
                 for domain in job.view.tree.path(*node) {
                     self.lost[*domain as usize] += u32::from(lost);
@@ -272,46 +301,186 @@ impl Filler {
             }
         }
     }
-
-    fn forget_lost(&mut self) {
-        for domain in self.lost_in.drain(..) {
-            self.lost[domain as usize] = 0;
-        }
-    }
 }
 
-impl Job<'_> {
+impl<'a> Job<'a> {
+    fn shape(&self) -> &'a ShapeState {
+        self.view.shape(self.problem, self.item)
+    }
+
+    fn counts(&self) -> &'a Counts {
+        self.shape().counts(self.view.topology)
+    }
+
+    /// What a domain has free of the scarce resource.
+    fn opens(&self, domain: u32) -> u64 {
+        self.problem
+            .scarce
+            .map_or(0, |scarce| self.view.tree.free(domain, scarce.0))
+    }
+
     fn room(&self, overlay: &Overlay, node: u32) -> u16 {
-        let shape = self.view.shape(self.problem, self.item);
-        overlay.room(self.view, shape, node, &self.problem.resources)
+        overlay.room(self.view, self.shape(), node, &self.problem.resources)
     }
 
     fn put(&self, overlay: &mut Overlay, node: u32, pods: u32) {
-        let shape = self.view.shape(self.problem, self.item);
-        overlay.put(
-            self.view,
-            Put {
-                item: self.item,
-                node,
-                pods,
-            },
-            shape,
-            &self.problem.resources,
-        );
+        let put = Put {
+            item: self.item,
+            node,
+            pods,
+        };
+        overlay.put(self.view, put, self.shape(), &self.problem.resources);
     }
 }
 
-/// The fewest of these that add up to `pods`; 0 without any.
-pub(crate) fn fewest(rooms: &mut [u32], pods: u32) -> u32 {
-    rooms.sort_unstable_by_key(|room| Reverse(*room));
-    let mut left = pods;
-    let mut count = 0;
-    for room in rooms {
-        if left == 0 {
-            break;
-        }
-        left = left.saturating_sub(*room);
-        count += 1;
+/// A set of domains in sum: its children and hosts by room, and what it has free.
+#[derive(Debug, Default)]
+struct Chosen {
+    children: Rooms,
+    hosts: Histogram,
+    opens: u64,
+}
+
+impl Chosen {
+    fn clear(&mut self) {
+        self.children.clear();
+        self.hosts = Histogram::default();
+        self.opens = 0;
     }
-    count
+
+    fn add(&mut self, job: Job, lost: &[u32], domain: u32) {
+        let counts = job.counts();
+        self.opens += job.opens(domain);
+        self.hosts.merge(&counts.hosts[domain as usize]);
+        for child in &job.view.tree.domains[domain as usize].children {
+            self.children.add(counts.pods[*child as usize] - lost[*child as usize]);
+        }
+    }
+
+    fn remove(&mut self, job: Job, lost: &[u32], domain: u32) {
+        let counts = job.counts();
+        self.opens -= job.opens(domain);
+        self.hosts.part(&counts.hosts[domain as usize]);
+        for child in &job.view.tree.domains[domain as usize].children {
+            self.children
+                .remove(counts.pods[*child as usize] - lost[*child as usize]);
+        }
+    }
+
+    fn need(&mut self, pods: u32, policy: Policy) -> Need {
+        let hosts = if policy == Policy::FewestHosts {
+            self.hosts.hosts_for(pods)
+        } else {
+            0
+        };
+        Need {
+            children: self.children.fewest(pods),
+            hosts,
+            opens: self.opens,
+        }
+    }
+}
+
+/// Rooms of which the fewest are wanted: counted where they are small, sorted where they are large.
+#[derive(Debug)]
+pub(crate) struct Rooms {
+    counted: [u32; COUNTED_MAX],
+    large: Vec<u32>,
+    most: usize,
+}
+
+const COUNTED_MAX: usize = 256;
+
+impl Default for Rooms {
+    fn default() -> Self {
+        Rooms {
+            counted: [0; COUNTED_MAX],
+            large: Vec::new(),
+            most: 0,
+        }
+    }
+}
+
+impl Rooms {
+    pub(crate) fn clear(&mut self) {
+        self.counted[..=self.most].fill(0);
+        self.large.clear();
+        self.most = 0;
+    }
+
+    pub(crate) fn add(&mut self, room: u32) {
+        match self.counted.get_mut(room as usize) {
+            Some(count) => {
+                *count += 1;
+                self.most = self.most.max(room as usize);
+            }
+            None => self.large.push(room),
+        }
+    }
+
+    fn remove(&mut self, room: u32) {
+        match self.counted.get_mut(room as usize) {
+            Some(count) => *count -= 1,
+            None => {
+                if let Some(at) = self.large.iter().position(|known| *known == room) {
+                    self.large.swap_remove(at);
+                }
+            }
+        }
+    }
+
+    fn total(&self) -> u64 {
+        let small = self
+            .counted
+            .iter()
+            .zip(0_u64..)
+            .map(|(count, room)| u64::from(*count) * room);
+        small.sum::<u64>() + self.large.iter().map(|room| u64::from(*room)).sum::<u64>()
+    }
+
+    /// The fewest that add up to `pods`, or all of them if they do not.
+    pub(crate) fn fewest(&mut self, pods: u32) -> u32 {
+        let (mut left, mut taken) = (pods, 0);
+        self.large.sort_unstable_by_key(|room| Reverse(*room));
+        for room in &self.large {
+            if left == 0 {
+                return taken;
+            }
+            left = left.saturating_sub(*room);
+            taken += 1;
+        }
+        for room in (1..=self.most).rev() {
+            if left == 0 {
+                break;
+            }
+            if self.counted[room] == 0 {
+                continue;
+            }
+            let count = left.div_ceil(room as u32).min(self.counted[room]);
+            taken += count;
+            left = left.saturating_sub(count * room as u32);
+        }
+        taken
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_fewest_rooms_are_the_largest_whatever_their_size() {
+        let mut rooms = Rooms::default();
+        rooms.clear();
+        for room in [3, 500, 8, 0, 8, 300] {
+            rooms.add(room);
+        }
+        let fewest: Vec<u32> = [0, 1, 500, 501, 801, 810, 817, 819]
+            .map(|pods| rooms.fewest(pods))
+            .to_vec();
+        assert_eq!(fewest, [0, 1, 1, 2, 3, 4, 5, 5]);
+        assert_eq!(rooms.total(), 819);
+        rooms.clear();
+        assert_eq!((rooms.fewest(1), rooms.total()), (0, 0));
+    }
 }

@@ -16,6 +16,7 @@ mod rank;
 mod search;
 mod surplus;
 
+pub use rank::Policy;
 pub use search::Budget;
 
 use crate::cluster::{Cluster, NodeId};
@@ -49,6 +50,13 @@ impl Solver {
         Solver::default()
     }
 
+    /// A solver with another objective than the default one.
+    pub fn with_policy(policy: Policy) -> Self {
+        let mut solver = Solver::default();
+        solver.problem.policy = policy;
+        solver
+    }
+
     /// What the last call did.
     pub fn work(&self) -> Work {
         self.work
@@ -71,13 +79,13 @@ impl Solver {
             if let End::Found { rank, proven } = end
                 && rank.shortfall() == [0; 3]
             {
-                self.keep(cluster, gang, rank, proven);
+                self.keep(gang, rank, proven);
                 return Outcome::Placed(&self.plan);
             }
         }
         match self.search(cluster, gang, PodGroup::missing, budget) {
             End::Found { rank, proven } => {
-                self.keep(cluster, gang, rank, proven);
+                self.keep(gang, rank, proven);
                 self.add_surplus(cluster, gang);
                 Outcome::Placed(&self.plan)
             }
@@ -108,7 +116,7 @@ impl Solver {
     }
 
     /// Turns the best puts into the plan.
-    fn keep(&mut self, cluster: &Cluster, gang: &Gang, rank: rank::Rank, proven: bool) {
+    fn keep(&mut self, gang: &Gang, rank: rank::Rank, proven: bool) {
         let assignment = |put: &Put| {
             let pod_group = self.problem.items[put.item].pod_group;
             let shape = gang.pod_groups[pod_group].shape;
@@ -122,8 +130,7 @@ impl Solver {
         self.plan.assignments.clear();
         self.plan.assignments.extend(self.scratch.best.iter().map(assignment));
         self.plan.assignments.sort_unstable();
-        let host_depth = cluster.trees[self.problem.topology].host_depth();
-        rank.quality(host_depth, &mut self.plan.quality);
+        self.scratch.overlay.layout.quality(&rank, &mut self.plan.quality);
         self.plan.optimal = proven;
     }
 }

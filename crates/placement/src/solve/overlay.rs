@@ -5,7 +5,7 @@ use crate::cluster::Cluster;
 use crate::resources::{Ledger, Resource};
 use crate::shapes::ShapeState;
 use crate::solve::problem::Problem;
-use crate::solve::rank::Rank;
+use crate::solve::rank::{Layout, Rank};
 use crate::topology::{Place, Tree};
 
 /// The parts of a cluster that a search reads.
@@ -55,28 +55,27 @@ pub(crate) struct Overlay {
     nodes: Vec<u32>,
     /// Domains used and what they had free, per depth.
     pub(crate) used: Rank,
+    pub(crate) layout: Layout,
     scarce: Option<Resource>,
-}
-
-impl Default for Rank {
-    fn default() -> Self {
-        Rank::ZERO
-    }
 }
 
 impl Overlay {
     /// Starts an attempt. Nothing of an earlier one is left: it was undone.
-    pub(crate) fn start(&mut self, view: View, width: usize, scarce: Option<Resource>) {
+    pub(crate) fn start(&mut self, view: View, problem: &Problem) {
         self.slots.resize(view.ledger.nodes(), 0);
         self.nodes.resize(view.ledger.nodes(), 0);
         self.domains.resize(view.tree.domains.len().max(self.domains.len()), 0);
-        self.width = width;
-        self.scarce = scarce;
+        self.width = problem.resources.len();
+        self.scarce = problem.scarce;
         self.used = Rank::ZERO;
+        self.layout = Layout {
+            host_depth: view.tree.host_depth(),
+            policy: problem.policy,
+        };
     }
 
-    pub(crate) fn is_used(&self, place: Place, host_depth: u8) -> bool {
-        let counters = if place.depth == host_depth {
+    pub(crate) fn is_used(&self, place: Place) -> bool {
+        let counters = if place.depth == self.layout.host_depth {
             &self.nodes
         } else {
             &self.domains
@@ -86,39 +85,34 @@ impl Overlay {
 
     /// The gang uses a place, and so every domain around it.
     pub(crate) fn mark(&mut self, view: View, place: Place) {
-        let host_depth = view.tree.host_depth();
-        for depth in 1..=place.depth {
+        for depth in (1..=place.depth).rev() {
             let around = view.tree.widen(place, depth);
-            let is_host = depth == host_depth;
-            let counter = if is_host {
-                &mut self.nodes[around.id as usize]
-            } else {
-                &mut self.domains[around.id as usize]
-            };
-            *counter += 1;
-            if *counter == 1 {
-                *self.used.domains_mut(depth) += 1;
-                *self.used.opened_mut(depth) += opens(view, around, self.scarce);
+            *self.counter(around) += 1;
+            if *self.counter(around) == 1 {
+                *self.used.at_mut(self.layout.domains(depth)) += 1;
+                *self.used.at_mut(self.layout.opened(depth)) += opens(view, around, self.scarce);
             }
         }
     }
 
     pub(crate) fn unmark(&mut self, view: View, place: Place) {
-        let host_depth = view.tree.host_depth();
-        for depth in 1..=place.depth {
+        for depth in (1..=place.depth).rev() {
             let around = view.tree.widen(place, depth);
-            let is_host = depth == host_depth;
-            let counter = if is_host {
-                &mut self.nodes[around.id as usize]
-            } else {
-                &mut self.domains[around.id as usize]
-            };
-            *counter -= 1;
-            if *counter == 0 {
-                *self.used.domains_mut(depth) -= 1;
-                *self.used.opened_mut(depth) -= opens(view, around, self.scarce);
+            *self.counter(around) -= 1;
+            if *self.counter(around) == 0 {
+                *self.used.at_mut(self.layout.domains(depth)) -= 1;
+                *self.used.at_mut(self.layout.opened(depth)) -= opens(view, around, self.scarce);
             }
         }
+    }
+
+    fn counter(&mut self, place: Place) -> &mut u32 {
+        let counters = if place.depth == self.layout.host_depth {
+            &mut self.nodes
+        } else {
+            &mut self.domains
+        };
+        &mut counters[place.id as usize]
     }
 
     /// Room for pods of a shape on a host, beside what the attempt put there.

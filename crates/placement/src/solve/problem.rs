@@ -6,6 +6,7 @@ use crate::cluster::Cluster;
 use crate::gang::{Gang, Pack, PodGroup};
 use crate::resources::Resource;
 use crate::shapes::ShapeId;
+use crate::solve::rank::Policy;
 use crate::topology::{Place, ROOT, Tree};
 
 /// Some pods of one shape that a scope has to place.
@@ -89,6 +90,7 @@ pub(crate) struct Problem {
     pub(crate) scarce: Option<Resource>,
     /// What all items ask of it.
     pub(crate) scarce_demand: u64,
+    pub(crate) policy: Policy,
     siblings: Vec<usize>,
 }
 
@@ -168,7 +170,10 @@ impl Problem {
             None => Ok(0),
             Some(word) => tree.depth_of(word).ok_or_else(|| unknown(word)),
         };
-        let (required, preferred) = (depth(stated.required)?, depth(stated.preferred)?);
+        let (required, mut preferred) = (depth(stated.required)?, depth(stated.preferred)?);
+        if self.policy == Policy::SpareHosts {
+            preferred = preferred.min(tree.last_depth());
+        }
         self.scopes.push(Scope {
             parent,
             tier,

@@ -3,60 +3,100 @@
 use crate::plan::Quality;
 use crate::topology::LEVELS_MAX;
 
+/// What counts first among placements that touch equally many domains of every level above the host.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Policy {
+    /// As few hosts as possible: pods of a gang close together, at the cost of breaking into empty hosts.
+    #[default]
+    FewestHosts,
+    /// The tightest domains, and on them the hosts with the least room: fragments are filled, and whole hosts stay
+    /// whole for gangs that need them. A scope that prefers one host is content with one domain of the level above.
+    SpareHosts,
+}
+
 /// Depths that are counted: every level above the host, and the host.
 pub(crate) const DEPTHS_MAX: usize = LEVELS_MAX + 1;
-const LENGTH: usize = 3 + 2 * DEPTHS_MAX;
+const SHORTFALLS: usize = 3;
+const LENGTH: usize = SHORTFALLS + 2 * DEPTHS_MAX;
+/// Where the numbers about hosts and the level above them lie; the policy says which is which.
+const TAIL: usize = SHORTFALLS + LEVELS_MAX;
 
 /// A quality in the order in which it is compared:
-/// shortfall of gang, groups, pod-groups | domains broad to narrow, hosts last | opened, hosts first.
+/// shortfall of gang, groups, pod-groups | domains broad to narrow | hosts, opened narrow to broad (or as the policy
+/// has it).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Rank([u64; LENGTH]);
+
+/// Where the numbers of a rank lie, for one topology and policy.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Layout {
+    pub(crate) host_depth: u8,
+    pub(crate) policy: Policy,
+}
+
+impl Layout {
+    /// Position of the number of domains at a depth; depth 1 is the broadest level.
+    pub(crate) fn domains(self, depth: u8) -> usize {
+        match self.policy {
+            _ if depth < self.host_depth => SHORTFALLS + usize::from(depth) - 1,
+            Policy::FewestHosts => TAIL,
+            Policy::SpareHosts => TAIL + 2,
+        }
+    }
+
+    /// Position of what the domains used at a depth had free.
+    pub(crate) fn opened(self, depth: u8) -> usize {
+        match (self.policy, usize::from(self.host_depth - depth)) {
+            (_, 0) => TAIL + 1,
+            (Policy::FewestHosts, 1) => TAIL + 2,
+            (Policy::SpareHosts, 1) => TAIL,
+            (_, above) => TAIL + 1 + above,
+        }
+    }
+
+    /// What people see of a placement: all but how tight it is.
+    pub(crate) fn visible(self, rank: &Rank) -> &[u64] {
+        match self.policy {
+            Policy::FewestHosts => &rank.0[..=TAIL],
+            Policy::SpareHosts => &rank.0[..TAIL],
+        }
+    }
+
+    pub(crate) fn quality(self, rank: &Rank, into: &mut Quality) {
+        into.shortfall = rank.shortfall().map(|levels| levels as u32);
+        into.domains.clear();
+        into.domains
+            .extend((1..=self.host_depth).map(|depth| rank.0[self.domains(depth)] as u32));
+        into.opened.clear();
+        into.opened
+            .extend((1..=self.host_depth).rev().map(|depth| rank.0[self.opened(depth)]));
+    }
+}
 
 impl Rank {
     pub(crate) const ZERO: Rank = Rank([0; LENGTH]);
 
     /// Of the gang, the groups, the pod-groups.
-    pub(crate) fn shortfall(&self) -> [u64; 3] {
+    pub(crate) fn shortfall(&self) -> [u64; SHORTFALLS] {
         [self.0[0], self.0[1], self.0[2]]
     }
 
-    pub(crate) fn set_shortfall(&mut self, shortfall: [u64; 3]) {
-        self.0[..3].copy_from_slice(&shortfall);
+    pub(crate) fn set_shortfall(&mut self, shortfall: [u64; SHORTFALLS]) {
+        self.0[..SHORTFALLS].copy_from_slice(&shortfall);
     }
 
-    /// Domains at a depth; depth 1 is the broadest level.
-    pub(crate) fn domains(&self, depth: u8) -> u64 {
-        self.0[2 + usize::from(depth)]
+    pub(crate) fn at(&self, position: usize) -> u64 {
+        self.0[position]
     }
 
-    pub(crate) fn domains_mut(&mut self, depth: u8) -> &mut u64 {
-        &mut self.0[2 + usize::from(depth)]
+    pub(crate) fn at_mut(&mut self, position: usize) -> &mut u64 {
+        &mut self.0[position]
     }
+}
 
-    /// Free amounts of the domains used at a depth; stored narrow to broad.
-    pub(crate) fn opened(&self, depth: u8) -> u64 {
-        self.0[LENGTH - usize::from(depth)]
-    }
-
-    pub(crate) fn opened_mut(&mut self, depth: u8) -> &mut u64 {
-        &mut self.0[LENGTH - usize::from(depth)]
-    }
-
-    /// The part that packing decides, once the domains of the scopes are chosen.
-    pub(crate) fn packing(&self) -> &[u64] {
-        &self.0[3..]
-    }
-
-    pub(crate) fn quality(&self, host_depth: u8, into: &mut Quality) {
-        for (tier, shortfall) in into.shortfall.iter_mut().enumerate() {
-            *shortfall = self.0[tier] as u32;
-        }
-        into.domains.clear();
-        into.domains
-            .extend((1..=host_depth).map(|depth| self.domains(depth) as u32));
-        into.opened.clear();
-        into.opened
-            .extend((1..=host_depth).rev().map(|depth| self.opened(depth)));
+impl Default for Rank {
+    fn default() -> Self {
+        Rank::ZERO
     }
 }
 
@@ -64,19 +104,46 @@ impl Rank {
 mod tests {
     use super::*;
 
+    fn rank(layout: Layout, racks: u64, hosts: u64, opened_by_hosts: u64, opened_by_racks: u64) -> Rank {
+        let mut rank = Rank::ZERO;
+        *rank.at_mut(layout.domains(1)) = racks;
+        *rank.at_mut(layout.domains(2)) = hosts;
+        *rank.at_mut(layout.opened(2)) = opened_by_hosts;
+        *rank.at_mut(layout.opened(1)) = opened_by_racks;
+        rank
+    }
+
     #[test]
     fn fewer_broad_domains_outweigh_hosts_and_hosts_outweigh_what_is_opened() {
-        let rank = |racks, hosts, opened_by_hosts, opened_by_racks| {
-            let mut rank = Rank::ZERO;
-            (*rank.domains_mut(1), *rank.domains_mut(2)) = (racks, hosts);
-            (*rank.opened_mut(2), *rank.opened_mut(1)) = (opened_by_hosts, opened_by_racks);
-            rank
+        let layout = Layout {
+            host_depth: 2,
+            policy: Policy::FewestHosts,
         };
-        assert!(rank(1, 9, 9, 9) < rank(2, 1, 1, 1));
-        assert!(rank(1, 2, 9, 9) < rank(1, 3, 1, 1));
-        assert!(rank(1, 2, 3, 9) < rank(1, 2, 4, 1));
-        let mut behind = rank(1, 1, 1, 1);
+        assert!(rank(layout, 1, 9, 9, 9) < rank(layout, 2, 1, 1, 1));
+        assert!(rank(layout, 1, 2, 9, 9) < rank(layout, 1, 3, 1, 1));
+        assert!(rank(layout, 1, 2, 3, 9) < rank(layout, 1, 2, 4, 1));
+        let mut behind = rank(layout, 1, 1, 1, 1);
         behind.set_shortfall([0, 0, 1]);
-        assert!(rank(9, 9, 9, 9) < behind);
+        assert!(rank(layout, 9, 9, 9, 9) < behind);
+    }
+
+    #[test]
+    fn sparing_hosts_puts_tightness_before_the_number_of_hosts() {
+        let layout = Layout {
+            host_depth: 2,
+            policy: Policy::SpareHosts,
+        };
+        assert!(rank(layout, 1, 3, 9, 3) < rank(layout, 1, 1, 1, 8), "the tightest rack");
+        assert!(
+            rank(layout, 1, 3, 3, 9) < rank(layout, 1, 1, 8, 9),
+            "then the tightest hosts"
+        );
+        assert!(
+            rank(layout, 1, 9, 9, 9) < rank(layout, 2, 1, 1, 1),
+            "but no more racks for it"
+        );
+        let mut quality = Quality::default();
+        layout.quality(&rank(layout, 1, 3, 4, 9), &mut quality);
+        assert_eq!((quality.domains, quality.opened), (vec![1, 3], vec![4, 9]));
     }
 }

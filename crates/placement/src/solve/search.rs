@@ -10,10 +10,10 @@ use std::ops::Range;
 
 use crate::plan::Work;
 use crate::solve::exact::{Packer, Task, TooLarge};
-use crate::solve::fill::{Filler, Need, fewest};
+use crate::solve::fill::{Filler, Job, Need};
 use crate::solve::overlay::{Overlay, Put, View, opens};
 use crate::solve::problem::{Problem, Scope};
-use crate::solve::rank::Rank;
+use crate::solve::rank::{Policy, Rank};
 use crate::topology::{Place, ROOT};
 
 /// How much work a search may do: candidates, hosts and states looked at, not time, so that it repeats exactly.
@@ -21,8 +21,10 @@ use crate::topology::{Place, ROOT};
 pub struct Budget {
     /// Until a placement is found.
     pub find: u64,
-    /// After that, to find a better one.
+    /// After that, to find one that meets more preferences or touches fewer domains or hosts.
     pub improve: u64,
+    /// After that, to find one that is only tighter.
+    pub tighten: u64,
 }
 
 impl Budget {
@@ -30,6 +32,7 @@ impl Budget {
     pub const UNLIMITED: Budget = Budget {
         find: u64::MAX,
         improve: u64::MAX,
+        tighten: u64::MAX,
     };
 }
 
@@ -37,7 +40,8 @@ impl Default for Budget {
     fn default() -> Self {
         Budget {
             find: 2_000_000,
-            improve: 10_000,
+            improve: 1_000,
+            tighten: 300,
         }
     }
 }
@@ -49,7 +53,6 @@ pub(crate) struct Scratch {
     packer: Packer,
     candidates: Vec<Candidate>,
     domains: Vec<u32>,
-    children: Vec<u32>,
     /// The place of every scope, as far as chosen.
     targets: Vec<Place>,
     /// The place of every item.
@@ -64,14 +67,10 @@ pub(crate) struct Scratch {
 struct Candidate {
     /// Domains around and at it that the gang would use anew.
     opened: u8,
+    /// It cannot hold the rest of what the scope sits in: some of that would have to open another one.
+    alone: bool,
     need: Need,
     place: Place,
-}
-
-impl Candidate {
-    fn order(&self) -> (u8, Need, Place) {
-        (self.opened, self.need, self.place)
-    }
 }
 
 /// How a search ended.
@@ -113,11 +112,6 @@ impl<'a> Search<'a> {
         scratch: &'a mut Scratch,
         work: &'a mut Work,
     ) -> Self {
-        let none = Need {
-            children: 0,
-            hosts: 0,
-            opens: 0,
-        };
         Search {
             view,
             problem,
@@ -126,7 +120,7 @@ impl<'a> Search<'a> {
             work,
             best: None,
             shortfall: [0; 3],
-            floor: (ROOT, none),
+            floor: (ROOT, Need::default()),
             cut: false,
             spent_to_find: 0,
         }
@@ -134,9 +128,7 @@ impl<'a> Search<'a> {
 
     pub(crate) fn run(mut self) -> End {
         let (view, problem) = (self.view, self.problem);
-        self.scratch
-            .overlay
-            .start(view, problem.resources.len(), problem.scarce);
+        self.scratch.overlay.start(view, problem);
         self.scratch.targets.clear();
         self.scratch.targets.resize(problem.scopes.len(), ROOT);
         self.scratch.candidates.clear();
@@ -165,10 +157,13 @@ impl<'a> Search<'a> {
             );
         }
         match self.best {
-            Some(rank) => End::Found {
-                rank,
-                proven: !self.cut,
-            },
+            Some(rank) => {
+                let is_tight = self.work.total() - self.spent_to_find < self.budget.tighten;
+                End::Found {
+                    rank,
+                    proven: !self.cut && is_tight,
+                }
+            }
             None if self.cut => End::GaveUp,
             None => End::Impossible,
         }
@@ -222,27 +217,49 @@ impl<'a> Search<'a> {
             }
             let candidate = self.scratch.candidates[at];
             at += 1;
-            self.try_candidate(index, candidate);
+            if !self.try_candidate(index, candidate) {
+                break;
+            }
         }
         self.scratch.candidates.truncate(start);
     }
 
-    fn try_candidate(&mut self, index: usize, candidate: Candidate) {
+    /// Follows a candidate as far as it is worth it; false if no later one can be.
+    fn try_candidate(&mut self, index: usize, candidate: Candidate) -> bool {
         let scope_index = self.problem.order[index];
         let items = &self.problem.scopes[scope_index].items;
         let floor = self.floor;
-        if items.len() == self.problem.items.len() {
+        let is_whole = items.len() == self.problem.items.len();
+        if is_whole {
             self.floor = (candidate.place, candidate.need);
         }
         let before = self.scratch.targets[scope_index];
         self.scratch.targets[scope_index] = candidate.place;
         self.scratch.overlay.mark(self.view, candidate.place);
-        if self.is_worth_it() && self.others_fit(candidate.place, items) {
-            self.descend(index + 1);
-        }
+        let goes_on = if self.is_worth_it() {
+            if self.others_fit(candidate.place, items) {
+                self.descend(index + 1);
+            }
+            true
+        } else {
+            self.later_may_be_better(is_whole)
+        };
         self.scratch.overlay.unmark(self.view, candidate.place);
         self.scratch.targets[scope_index] = before;
         self.floor = floor;
+        goes_on
+    }
+
+    /// Candidates for the whole gang come in the order of the least that they lead to: when one is not worth it, none
+    /// after it is. Others come in the order of how many domains they open; what they open of them is no order.
+    fn later_may_be_better(&self, is_whole: bool) -> bool {
+        let Some(best) = self.best else { return true };
+        let layout = self.scratch.overlay.layout;
+        let mut rank = self.floor_rank();
+        for depth in 1..=layout.host_depth {
+            *rank.at_mut(layout.opened(depth)) = 0;
+        }
+        !is_whole && self.is_better(&rank, &best)
     }
 
     /// The place that a scope is confined to: its own, or the nearest one around it.
@@ -300,26 +317,45 @@ impl<'a> Search<'a> {
         if !self.can_hold(place, items.clone()) {
             return;
         }
-        let host_depth = self.view.tree.host_depth();
-        let is_new = |depth: &u8| {
-            !self
-                .scratch
-                .overlay
-                .is_used(self.view.tree.widen(place, *depth), host_depth)
-        };
+        let is_new = |depth: &u8| !self.scratch.overlay.is_used(self.view.tree.widen(place, *depth));
         let opened = (1..=place.depth).filter(is_new).count() as u8;
+        let outer = self.problem.scopes[scope_index]
+            .parent
+            .map_or(0..0, |parent| self.problem.scopes[parent].items.clone());
+        let alone = outer.len() > items.len() && !self.can_hold(place, outer);
         let need = self.need(place, items);
-        self.scratch.candidates.push(Candidate { opened, need, place });
+        self.scratch.candidates.push(Candidate {
+            opened,
+            alone,
+            need,
+            place,
+        });
     }
 
     /// Puts the next candidates from `at` on in order; returns where the order ends.
     fn sort_some(&mut self, at: usize) -> usize {
+        let view = self.view;
+        let scarce = self.problem.scarce;
+        // What is opened around a place tells apart what is alike otherwise; narrow domains count first.
+        let around = |candidate: &Candidate, other: &Candidate| {
+            let opened = |of: &Candidate, depth| opens(view, view.tree.widen(of.place, depth), scarce);
+            let depths = (candidate.place.depth - candidate.opened + 1..candidate.place.depth).rev();
+            let different = depths.map(|depth| opened(candidate, depth).cmp(&opened(other, depth)));
+            different
+                .into_iter()
+                .find(|order| order.is_ne())
+                .unwrap_or(candidate.place.cmp(&other.place))
+        };
+        let order = |one: &Candidate, other: &Candidate| {
+            let known = (one.opened, one.alone, one.need).cmp(&(other.opened, other.alone, other.need));
+            known.then_with(|| around(one, other))
+        };
         let rest = &mut self.scratch.candidates[at..];
         let count = rest.len().min(SORTED_AT_ONCE);
         if count < rest.len() {
-            rest.select_nth_unstable_by_key(count, Candidate::order);
+            rest.select_nth_unstable_by(count, order);
         }
-        rest[..count].sort_unstable_by_key(Candidate::order);
+        rest[..count].sort_unstable_by(order);
         at + count
     }
 
@@ -390,32 +426,44 @@ impl<'a> Search<'a> {
     fn need(&mut self, place: Place, items: Range<usize>) -> Need {
         let opens = opens(self.view, place, self.problem.scarce);
         let mut need = Need {
-            children: 0,
-            hosts: 0,
             opens,
+            ..Need::default()
         };
         if place.depth == self.view.tree.host_depth() {
             return need;
         }
-        let mut children = std::mem::take(&mut self.scratch.children);
+        let children = &self.view.tree.domains[place.id as usize].children;
+        let rooms = &mut self.scratch.filler.rooms;
         for item in items.clone() {
             let shape = self.problem.items[item].shape;
             let needed = self.problem.places_needed(items.clone(), shape);
             let needed = u32::try_from(needed).unwrap_or(u32::MAX);
             let counts = self.view.shapes[self.problem.shapes[shape].0 as usize].counts(self.view.topology);
-            need.hosts = need.hosts.max(counts.hosts[place.id as usize].hosts_for(needed));
-            children.clear();
-            let below = &self.view.tree.domains[place.id as usize].children;
-            children.extend(below.iter().map(|child| counts.pods[*child as usize]));
-            need.children = need.children.max(fewest(&mut children, needed));
+            if self.problem.policy == Policy::FewestHosts {
+                need.hosts = need.hosts.max(counts.hosts[place.id as usize].hosts_for(needed));
+            }
+            if !children.is_empty() {
+                rooms.clear();
+                for child in children {
+                    rooms.add(counts.pods[*child as usize]);
+                }
+                need.children = need.children.max(rooms.fewest(needed));
+            }
         }
-        self.scratch.children = children;
         need
     }
 
     /// Whether what is chosen so far can still lead to something better than what is known.
     fn is_worth_it(&self) -> bool {
-        self.best.is_none_or(|best| self.floor_rank() < best)
+        self.best.is_none_or(|best| self.is_better(&self.floor_rank(), &best))
+    }
+
+    /// Whether a rank is better; being only tighter counts while the budget for that lasts.
+    fn is_better(&self, rank: &Rank, best: &Rank) -> bool {
+        let layout = self.scratch.overlay.layout;
+        rank < best
+            && (layout.visible(rank) < layout.visible(best)
+                || self.work.total() - self.spent_to_find < self.budget.tighten)
     }
 
     /// No placement with the domains chosen so far is better than this.
@@ -423,16 +471,16 @@ impl<'a> Search<'a> {
         let mut rank = self.scratch.overlay.used;
         rank.set_shortfall(self.shortfall);
         let (place, need) = self.floor;
-        let host_depth = self.view.tree.host_depth();
-        for depth in 1..=host_depth {
+        let layout = self.scratch.overlay.layout;
+        for depth in 1..=layout.host_depth {
             let least = match depth {
                 _ if depth <= place.depth => 1,
-                _ if depth == host_depth => need.hosts.max(need.children),
+                _ if depth == layout.host_depth => need.hosts.max(need.children),
                 _ => need.children,
             };
-            let domains = rank.domains_mut(depth);
+            let domains = rank.at_mut(layout.domains(depth));
             *domains = (*domains).max(u64::from(least));
-            let opened = rank.opened_mut(depth);
+            let opened = rank.at_mut(layout.opened(depth));
             *opened = (*opened).max(self.problem.scarce_demand);
         }
         rank
@@ -480,10 +528,14 @@ impl<'a> Search<'a> {
         for index in 0..scratch.packing_order.len() {
             let item = scratch.packing_order[index];
             let pods = problem.items[item].pods;
-            let job = (item, scratch.places[item], pods);
-            let placed = scratch
-                .filler
-                .fill((self.view, problem), &mut scratch.overlay, job, self.work);
+            let job = Job {
+                view: self.view,
+                problem,
+                item,
+                place: scratch.places[item],
+                pods,
+            };
+            let placed = scratch.filler.fill(job, &mut scratch.overlay, self.work);
             if placed < pods {
                 return false;
             }
@@ -499,7 +551,7 @@ impl<'a> Search<'a> {
             problem: self.problem,
             places: &self.scratch.places,
             better_than: limit.as_ref(),
-            states_max: self.budget_left(),
+            states_max: self.states_max(),
         };
         let packed = self
             .scratch
@@ -507,6 +559,7 @@ impl<'a> Search<'a> {
             .pack(task, &self.scratch.overlay, self.work, &mut self.scratch.found);
         match packed {
             Ok(false) => {}
+            // Where the quick packing failed this leaves open whether there is one; else, whether there is a better one.
             Err(TooLarge) => self.cut = true,
             Ok(true) => {
                 for index in 0..self.scratch.found.len() {
@@ -532,6 +585,21 @@ impl<'a> Search<'a> {
         }
         self.best = Some(rank);
         self.scratch.best.clone_from(&self.scratch.overlay.puts);
+    }
+
+    /// States that exact packing may take here: few, if all it could do is to make the placement tighter.
+    fn states_max(&self) -> u64 {
+        let layout = self.scratch.overlay.layout;
+        let only_tighter = |best: Rank| layout.visible(&self.floor_rank()) >= layout.visible(&best);
+        let left = self.budget_left();
+        if !self.best.is_some_and(only_tighter) {
+            return left;
+        }
+        left.min(
+            self.budget
+                .tighten
+                .saturating_sub(self.work.total() - self.spent_to_find),
+        )
     }
 
     fn budget_left(&self) -> u64 {

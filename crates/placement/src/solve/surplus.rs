@@ -4,6 +4,7 @@
 use crate::cluster::NodeId;
 use crate::gang::Gang;
 use crate::plan::{Assignment, Plan, Work};
+use crate::solve::fill::Job;
 use crate::solve::overlay::{Put, View};
 use crate::solve::problem::Problem;
 use crate::solve::search::Scratch;
@@ -17,7 +18,7 @@ pub(crate) fn add(
     work: &mut Work,
 ) {
     let host_depth = view.tree.host_depth();
-    scratch.overlay.start(view, problem.resources.len(), problem.scarce);
+    scratch.overlay.start(view, problem);
     for node in &problem.bound {
         scratch.overlay.mark(
             view,
@@ -42,9 +43,14 @@ pub(crate) fn add(
         let before = scratch.overlay.puts.len();
         let mut left = item.pods;
         for place in allowed((view, gang, problem), &plan.assignments[..minimum], item.scope) {
-            left -= scratch
-                .filler
-                .fill((view, problem), &mut scratch.overlay, (index, place, left), work);
+            let job = Job {
+                view,
+                problem,
+                item: index,
+                place,
+                pods: left,
+            };
+            left -= scratch.filler.fill(job, &mut scratch.overlay, work);
         }
         for put in &scratch.overlay.puts[before..] {
             let shape = gang.pod_groups[item.pod_group].shape;

@@ -1,0 +1,103 @@
+//! Time, work and quality of single gangs: `cargo bench -p grove-placement -- [nodes…]`.
+//!
+//! *New shape* counts the shape on all nodes and then solves; *known shape* solves with the counts at hand. Each time is
+//! the best of several runs, because other work on the machine only ever adds to it.
+
+use std::time::{Duration, Instant};
+
+use grove_placement::bench::{Case, Instance};
+use grove_placement::{Budget, Gang, Outcome, Solver};
+
+#[global_allocator]
+static ALLOCATOR: dhat::Alloc = dhat::Alloc;
+
+const RUNS: u64 = 30;
+
+fn micros(duration: Duration) -> f64 {
+    duration.as_secs_f64() * 1e6
+}
+
+fn best_of(mut run: impl FnMut(u64) -> Duration) -> f64 {
+    micros((0..RUNS).map(&mut run).min().unwrap_or_default())
+}
+
+/// The gang with every shape replaced by one of the same size that was never seen.
+fn with_new_shapes(instance: &mut Instance, gang: &Gang, sizes: &[u64], variant: u64) -> Gang {
+    let mut gang = gang.clone();
+    for (pod_group, gpus) in gang.pod_groups.iter_mut().zip(sizes) {
+        pod_group.shape = instance.shape(*gpus, variant);
+    }
+    gang
+}
+
+fn measure(instance: &mut Instance, case: &Case, sizes: &[u64], variants: &mut u64) {
+    let (name, gang) = (&case.name, &case.gang);
+    let mut solver = Solver::new();
+    solver.solve(&mut instance.cluster, gang, Budget::default());
+    let new_shape = best_of(|run| {
+        let start = Instant::now();
+        let fresh = with_new_shapes(instance, gang, sizes, *variants + run);
+        std::hint::black_box(solver.solve(&mut instance.cluster, &fresh, Budget::default()));
+        start.elapsed()
+    });
+    *variants += RUNS;
+    let known_shape = best_of(|_| {
+        let start = Instant::now();
+        std::hint::black_box(solver.solve(&mut instance.cluster, gang, Budget::default()));
+        start.elapsed()
+    });
+    let profiler = dhat::Profiler::builder().testing().build();
+    let before = dhat::HeapStats::get().total_blocks;
+    std::hint::black_box(solver.solve(&mut instance.cluster, gang, Budget::default()));
+    let allocations = dhat::HeapStats::get().total_blocks - before;
+    drop(profiler);
+    let (result, plan) = match solver.solve(&mut instance.cluster, gang, Budget::default()) {
+        Outcome::Placed(plan) => (if plan.optimal { "optimal" } else { "placed" }, plan.clone()),
+        Outcome::Infeasible => ("infeasible", Default::default()),
+        Outcome::Undecided => ("undecided", Default::default()),
+    };
+    let work = solver.work();
+    let commit = best_of(|_| {
+        let start = Instant::now();
+        let committed = instance.cluster.commit(&plan.assignments);
+        let elapsed = start.elapsed();
+        committed.expect("a plan that was just made fits");
+        instance.cluster.release(&plan.assignments);
+        elapsed
+    });
+    println!(
+        "{name:46} {result:>10} {new_shape:>9.1} {known_shape:>8.1} {commit:>8.1} {allocations:>6} {:>7} {:>7} {:>7}  {:?}",
+        work.candidates, work.hosts, work.states, plan.quality.domains
+    );
+}
+
+fn main() {
+    let asked: Vec<usize> = std::env::args().filter_map(|text| text.parse().ok()).collect();
+    let sizes = if asked.is_empty() { vec![1_000, 10_000] } else { asked };
+    for nodes in sizes {
+        let mut instance = Instance::new(nodes);
+        println!("\n{nodes} nodes");
+        println!(
+            "{:46} {:>10} {:>9} {:>8} {:>8} {:>6} {:>7} {:>7} {:>7}  blocks, racks, hosts",
+            "case", "result", "new us", "known us", "commit", "allocs", "domains", "hosts", "states"
+        );
+        let mut variants = 1;
+        for case in instance.cases() {
+            let requests = |shape| {
+                instance
+                    .cluster
+                    .requests(shape)
+                    .iter()
+                    .next()
+                    .map_or(0, |(_, gpus)| gpus)
+            };
+            let sizes: Vec<u64> = case
+                .gang
+                .pod_groups
+                .iter()
+                .map(|pod_group| requests(pod_group.shape))
+                .collect();
+            measure(&mut instance, &case, &sizes, &mut variants);
+        }
+    }
+}
