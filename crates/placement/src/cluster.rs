@@ -205,6 +205,50 @@ impl Cluster {
         }
     }
 
+    /// A copy in which nodes are open to all that they keep away, or empty, or both.
+    pub(crate) fn what_if(&self, open: bool, empty: bool) -> Cluster {
+        let mut copy = Cluster::new();
+        for resource in self.ledger.resources() {
+            copy.resource(self.ledger.name(resource));
+        }
+        for tree in &self.trees {
+            copy.add_topology(tree.spec.clone());
+        }
+        for node in 0..self.nodes.len() as u32 {
+            let mut traits = self.nodes[node as usize].clone();
+            if open {
+                traits.unschedulable = false;
+                traits.taints.clear();
+            }
+            let amounts = |of: &dyn Fn(Resource) -> u64| {
+                self.ledger
+                    .resources()
+                    .map(|resource| (resource, of(resource)))
+                    .collect()
+            };
+            let allocatable = |resource| self.ledger.allocatable(node, resource);
+            let used = |resource| (signed(allocatable(resource)) - self.ledger.free(node, resource)).max(0) as u64;
+            let copied = copy.set_node(NodeSpec {
+                traits,
+                allocatable: amounts(&allocatable),
+            });
+            if !empty {
+                copy.take(copied, &amounts(&used));
+            }
+            if !self.present[node as usize] {
+                copy.remove_node(copied);
+            }
+        }
+        for shape in &self.shapes {
+            let rules = self.rule_sets[shape.rule_set].rules.clone();
+            copy.shape(&Shape {
+                requests: shape.requests.clone(),
+                rules,
+            });
+        }
+        copy
+    }
+
     fn accepts(&self, assignment: &Assignment) -> bool {
         let shape = &self.shapes[assignment.shape.0 as usize];
         let verdict = self.rule_sets[shape.rule_set].verdicts.get(assignment.node.0 as usize);
@@ -326,3 +370,6 @@ impl Cluster {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

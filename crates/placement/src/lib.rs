@@ -11,6 +11,7 @@
 //!   ├ topology     the tree of domains
 //!   └ shapes       pods that are alike ── counts: how many fit, per node and domain
 //! solve   ── one gang on one cluster: placed, infeasible, or undecided within the budget
+//! explain ── why a gang cannot be placed, and what would help
 //! report  ── where the scopes of a gang lie, by name
 //! ```
 //!
@@ -20,6 +21,7 @@ pub mod bench;
 mod cluster;
 mod counts;
 mod eligibility;
+mod explain;
 mod gang;
 mod plan;
 mod report;
@@ -30,6 +32,7 @@ mod topology;
 
 pub use cluster::{Cluster, NodeId, NodeSpec};
 pub use eligibility::{Attribute, Effect, Requirement, Rules, Taint, Test, Toleration, Traits, Verdict};
+pub use explain::{Nearest, Obstacle, Proof, Reason, Waiting, explain};
 pub use gang::{Gang, Group, Pack, PodGroup, Replica};
 pub use plan::{Assignment, Plan, Quality, Stale, Work};
 pub use report::{ScopeReport, Standing, report, score};

@@ -113,6 +113,6 @@ pub(crate) fn place_name(cluster: &Cluster, tree: &Tree, place: crate::topology:
     if place.depth == tree.host_depth() {
         cluster.nodes[place.id as usize].name.clone()
     } else {
-        tree.domains[place.id as usize].name.clone()
+        tree.domain_name(place)
     }
 }

@@ -130,6 +130,20 @@ impl Ledger {
         self.columns[resource.0 as usize].free[node as usize]
     }
 
+    pub(crate) fn allocatable(&self, node: u32, resource: Resource) -> u64 {
+        self.columns[resource.0 as usize].allocatable[node as usize]
+    }
+
+    /// How many pods would fit on a node if nothing ran there.
+    pub(crate) fn room_when_empty(&self, node: u32, requests: &Amounts) -> u16 {
+        let ratios = requests
+            .iter()
+            .map(|(resource, amount)| self.allocatable(node, resource) / amount);
+        ratios
+            .min()
+            .map_or(u16::MAX, |room| room.min(u64::from(u16::MAX)) as u16)
+    }
+
     pub(crate) fn change(&mut self, node: u32, resource: Resource, by: i64) {
         self.columns[resource.0 as usize].free[node as usize] += by;
     }

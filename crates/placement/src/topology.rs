@@ -114,6 +114,23 @@ impl Tree {
         }
     }
 
+    /// A domain's label value, with those around it where that alone is ambiguous.
+    pub(crate) fn domain_name(&self, place: Place) -> String {
+        let name = |id: u32| self.domains[id as usize].name.as_str();
+        let twins = self
+            .at_depth(place.depth)
+            .iter()
+            .filter(|id| name(**id) == name(place.id))
+            .count();
+        if twins < 2 {
+            return name(place.id).to_owned();
+        }
+        let path: Vec<&str> = (1..=place.depth)
+            .map(|depth| name(self.widen(place, depth).id))
+            .collect();
+        path.join("/")
+    }
+
     pub(crate) fn at_depth(&self, depth: u8) -> &[u32] {
         &self.by_depth[usize::from(depth)]
     }

@@ -1,5 +1,8 @@
 //! The engine against its judge: every plan made here is checked by `grove-plancheck`, which shares no code with it.
 
+mod completeness;
 mod exactness;
+mod explanations;
 mod generate;
+mod invariants;
 mod world;
