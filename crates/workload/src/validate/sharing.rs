@@ -1,6 +1,7 @@
 //! Rules about claim templates and the claims that are shared.
 
 use grove_api::PodCliqueSet;
+use grove_api::podcliqueset::ScalingGroupTemplate;
 
 use super::{Path, Reason, Violations};
 
@@ -8,40 +9,21 @@ pub(super) fn check(set: &PodCliqueSet, template: &Path, found: &mut Violations)
     claim_templates(set, &template.field("resourceClaimTemplates"), found);
     let spec = &set.spec.template;
     let path = template.field("resourceSharing");
-    let references = spec
-        .resource_sharing
-        .iter()
-        .map(|sharing| (sharing.name.as_str(), sharing.namespace.as_deref()));
-    references_of(set, &path, references, found);
-    for (index, sharing) in spec.resource_sharing.iter().enumerate() {
-        let Some(filter) = &sharing.filter else { continue };
-        let path = path.index(index).field("filter");
-        if filter.child_clique_names.is_empty() && filter.child_scaling_group_names.is_empty() {
-            let message = "filter must specify at least one childCliqueNames or childScalingGroupNames entry";
-            found.add(&path, Reason::Required, message);
-        }
-        let cliques = spec.cliques.iter().map(|clique| clique.name.as_str()).collect();
-        names_exist(
-            &filter.child_clique_names,
-            &cliques,
-            &path.field("childCliqueNames"),
-            found,
-        );
-        let groups = spec.scaling_groups.iter().map(|group| group.name.as_str()).collect();
-        names_exist(
-            &filter.child_scaling_group_names,
-            &groups,
-            &path.field("childScalingGroupNames"),
-            found,
-        );
-    }
+    let own = spec.resource_sharing.iter();
+    references_of(
+        set,
+        &path,
+        own.map(|one| (one.name.as_str(), one.namespace.as_deref())),
+        found,
+    );
+    set_filters(set, &path, found);
     for (index, clique) in spec.cliques.iter().enumerate() {
         let path = template.field("cliques").index(index).field("resourceSharing");
-        let all = clique.resource_sharing.iter();
+        let own = clique.resource_sharing.iter();
         references_of(
             set,
             &path,
-            all.map(|sharing| (sharing.name.as_str(), sharing.namespace.as_deref())),
+            own.map(|one| (one.name.as_str(), one.namespace.as_deref())),
             found,
         );
     }
@@ -50,31 +32,61 @@ pub(super) fn check(set: &PodCliqueSet, template: &Path, found: &mut Violations)
             .field("podCliqueScalingGroups")
             .index(index)
             .field("resourceSharing");
-        let all = group.resource_sharing.iter();
+        let own = group.resource_sharing.iter();
         references_of(
             set,
             &path,
-            all.map(|sharing| (sharing.name.as_str(), sharing.namespace.as_deref())),
+            own.map(|one| (one.name.as_str(), one.namespace.as_deref())),
             found,
         );
-        for (index, sharing) in group.resource_sharing.iter().enumerate() {
-            let Some(filter) = &sharing.filter else { continue };
-            let path = path.index(index).field("filter");
-            if filter.child_clique_names.is_empty() {
-                found.add(
-                    &path,
-                    Reason::Required,
-                    "filter must specify at least one childCliqueNames entry",
-                );
-            }
-            let members = group.clique_names.iter().map(String::as_str).collect();
-            names_exist(
-                &filter.child_clique_names,
-                &members,
-                &path.field("childCliqueNames"),
-                found,
+        group_filters(group, &path, found);
+    }
+}
+
+fn set_filters(set: &PodCliqueSet, path: &Path, found: &mut Violations) {
+    let spec = &set.spec.template;
+    let cliques: Vec<&str> = spec.cliques.iter().map(|clique| clique.name.as_str()).collect();
+    let groups: Vec<&str> = spec.scaling_groups.iter().map(|group| group.name.as_str()).collect();
+    for (index, sharing) in spec.resource_sharing.iter().enumerate() {
+        let Some(filter) = &sharing.filter else { continue };
+        let path = path.index(index).field("filter");
+        if filter.child_clique_names.is_empty() && filter.child_scaling_group_names.is_empty() {
+            let message = "filter must specify at least one childCliqueNames or childScalingGroupNames entry";
+            found.add(&path, Reason::Required, message);
+        }
+        names_exist(
+            &filter.child_clique_names,
+            &cliques,
+            &path.field("childCliqueNames"),
+            found,
+        );
+        names_exist(
+            &filter.child_scaling_group_names,
+            &groups,
+            &path.field("childScalingGroupNames"),
+            found,
+        );
+    }
+}
+
+fn group_filters(group: &ScalingGroupTemplate, path: &Path, found: &mut Violations) {
+    let members: Vec<&str> = group.clique_names.iter().map(String::as_str).collect();
+    for (index, sharing) in group.resource_sharing.iter().enumerate() {
+        let Some(filter) = &sharing.filter else { continue };
+        let path = path.index(index).field("filter");
+        if filter.child_clique_names.is_empty() {
+            found.add(
+                &path,
+                Reason::Required,
+                "filter must specify at least one childCliqueNames entry",
             );
         }
+        names_exist(
+            &filter.child_clique_names,
+            &members,
+            &path.field("childCliqueNames"),
+            found,
+        );
     }
 }
 
@@ -144,7 +156,7 @@ fn references_of<'a>(
     }
 }
 
-fn names_exist(names: &[String], known: &Vec<&str>, path: &Path, found: &mut Violations) {
+fn names_exist(names: &[String], known: &[&str], path: &Path, found: &mut Violations) {
     for (index, name) in names.iter().enumerate() {
         if !known.contains(&name.as_str()) {
             let message = format!("'{name}' is not defined here; known names: {}", known.join(", "));
