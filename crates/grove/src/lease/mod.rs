@@ -4,7 +4,7 @@
 //! as long as the work goes on, and the work must stop when that ends. A leader that cannot renew gives up after
 //! `renewDeadline`, counted from the last renewal it *sent*, which is before any other replica may take over.
 //!
-//! All branching is in [`decide`]; this file only reads, writes and waits. What is led is of no concern here.
+//! All branching is in [`mod@decide`]; this file only reads, writes and waits. What is led is of no concern here.
 
 mod decide;
 #[cfg(test)]
