@@ -3,14 +3,11 @@
 use std::fmt;
 use std::str::FromStr;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::LABEL_KEY_PATTERN;
-use crate::kubernetes;
-use crate::status::LastError;
+use super::{LABEL_KEY_PATTERN, TopologyStatus};
 
 /// The levels of a topology.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
@@ -20,7 +17,7 @@ use crate::status::LastError;
     kind = "ClusterTopology",
     plural = "clustertopologies",
     shortname = "ct",
-    status = "ClusterTopologyStatus",
+    status = "TopologyStatus",
     derive = "PartialEq",
     doc = "A ClusterTopology says which node labels the words region, zone, datacenter, block, rack, host and numa \
            stand for in this cluster, or in one part of it.",
@@ -112,21 +109,4 @@ impl FromStr for DomainWord {
             .find(|word| word.as_str() == text)
             .ok_or(UnknownDomainWord)
     }
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct ClusterTopologyStatus {
-    /// Generation of the spec that this status speaks of.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub observed_generation: Option<i64>,
-
-    /// `Ready`.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(schema_with = "kubernetes::conditions")]
-    pub conditions: Vec<Condition>,
-
-    /// What went wrong last; empty after a clean pass.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub last_errors: Vec<LastError>,
 }

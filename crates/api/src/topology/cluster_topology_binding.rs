@@ -58,9 +58,11 @@ pub struct SchedulerTopologyBinding {
     pub topology_reference: String,
 }
 
+/// Whether the schedulers' own topologies match.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterTopologyBindingStatus {
+    /// Generation of the spec that this status speaks of.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
 
@@ -68,6 +70,7 @@ pub struct ClusterTopologyBindingStatus {
     #[schemars(schema_with = "kubernetes::conditions")]
     pub conditions: Vec<Condition>,
 
+    /// Whether each scheduler's topology matches.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub scheduler_topology_statuses: Vec<SchedulerTopologyStatus>,
 }
@@ -76,11 +79,16 @@ pub struct ClusterTopologyBindingStatus {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SchedulerTopologyStatus {
+    /// Name of the scheduler.
     pub scheduler_name: String,
+    /// Name of the scheduler's own topology object.
     pub topology_reference: String,
+    /// Whether the two have the same levels.
     pub in_sync: bool,
+    /// Generation of the scheduler's topology that was compared.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scheduler_backend_topology_observed_generation: Option<i64>,
+    /// What differs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
 }

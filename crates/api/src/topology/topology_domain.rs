@@ -1,13 +1,11 @@
 //! TopologyDomain: an admin's own words, in list order, selected by `--topology-domain-name`.
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::TopologyStatus;
 use crate::constraint::DOMAIN_PATTERN;
-use crate::kubernetes;
-use crate::status::LastError;
 
 /// The levels of a topology, in the admin's own words.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
@@ -17,7 +15,7 @@ use crate::status::LastError;
     kind = "TopologyDomain",
     plural = "topologydomains",
     shortname = "td",
-    status = "TopologyDomainStatus",
+    status = "TopologyStatus",
     derive = "PartialEq",
     doc = "A TopologyDomain says which node labels the admin's own level names stand for. The operator uses the one \
            that its configuration names.",
@@ -61,20 +59,3 @@ pub struct NamedLevel {
 
 const TOPOLOGY_KEY_PATTERN: &str =
     r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])$";
-
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct TopologyDomainStatus {
-    /// Generation of the spec that this status speaks of.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub observed_generation: Option<i64>,
-
-    /// `Ready`.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(schema_with = "kubernetes::conditions")]
-    pub conditions: Vec<Condition>,
-
-    /// What went wrong last; empty after a clean pass.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub last_errors: Vec<LastError>,
-}

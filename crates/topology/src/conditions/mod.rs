@@ -9,7 +9,7 @@ mod topology;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
 pub use set::{set_conditions, updated_set_conditions};
-pub use topology::{BackendFailure, BackendReport, FailedStep, TopologyStatus, updated_topology_status};
+pub use topology::{BackendFailure, BackendReport, FailedStep, updated_topology_status};
 
 /// What a condition says, without the times at which it came to say so.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -2,8 +2,8 @@
 
 use grove_api::conditions::topology::{KAI_CREATE_ERROR_CODE, READY, ready};
 use grove_api::status::LastError;
-use grove_api::topology::{ClusterTopologyStatus, TopologyDomainStatus};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use grove_api::topology::TopologyStatus;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::{ConditionState, ConditionStatus, with_condition};
 use crate::backend::Backend;
@@ -11,14 +11,6 @@ use crate::levels::TopologyKind;
 
 /// Code in `lastErrors` of a failed Kueue Topology.
 const KUEUE_CREATE_ERROR_CODE: &str = "KUEUE_TOPOLOGY_CREATE_ERROR";
-
-/// The status of either kind; both have the same fields.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct TopologyStatus {
-    pub observed_generation: Option<i64>,
-    pub conditions: Vec<Condition>,
-    pub last_errors: Vec<LastError>,
-}
 
 /// A backend's topology resource that could not be brought up to date.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -134,44 +126,4 @@ fn described(failure: &BackendFailure) -> (&'static str, String) {
         code,
         format!("Failed to {verb} {backend} Topology resource: {}", failure.error),
     )
-}
-
-impl From<ClusterTopologyStatus> for TopologyStatus {
-    fn from(status: ClusterTopologyStatus) -> Self {
-        Self {
-            observed_generation: status.observed_generation,
-            conditions: status.conditions,
-            last_errors: status.last_errors,
-        }
-    }
-}
-
-impl From<TopologyStatus> for ClusterTopologyStatus {
-    fn from(status: TopologyStatus) -> Self {
-        Self {
-            observed_generation: status.observed_generation,
-            conditions: status.conditions,
-            last_errors: status.last_errors,
-        }
-    }
-}
-
-impl From<TopologyDomainStatus> for TopologyStatus {
-    fn from(status: TopologyDomainStatus) -> Self {
-        Self {
-            observed_generation: status.observed_generation,
-            conditions: status.conditions,
-            last_errors: status.last_errors,
-        }
-    }
-}
-
-impl From<TopologyStatus> for TopologyDomainStatus {
-    fn from(status: TopologyStatus) -> Self {
-        Self {
-            observed_generation: status.observed_generation,
-            conditions: status.conditions,
-            last_errors: status.last_errors,
-        }
-    }
 }

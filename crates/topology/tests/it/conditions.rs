@@ -1,12 +1,11 @@
 //! Conditions of PodCliqueSets and topologies, in the words of the designs.
 
 use grove_api::podcliqueset::PodCliqueSetStatus;
-use grove_api::topology::ClusterTopologyStatus;
+use grove_api::topology::TopologyStatus;
 use grove_api::{ClusterTopology, PodCliqueSet};
 use grove_topology::backend::Backend;
 use grove_topology::conditions::{
-    BackendFailure, BackendReport, FailedStep, TopologyStatus, set_conditions, updated_set_conditions,
-    updated_topology_status,
+    BackendFailure, BackendReport, FailedStep, set_conditions, updated_set_conditions, updated_topology_status,
 };
 use grove_topology::{Resolution, Topology, TopologyKind};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
@@ -320,15 +319,6 @@ fn reasons_tell_a_failed_change_and_other_backends_apart() {
     let status = first_status(kind, &both);
     assert_eq!(status.conditions[0].reason, "KAITopologyCreationFailed");
     assert_eq!(status.last_errors.len(), 2);
-}
-
-#[test]
-fn the_status_of_either_kind_goes_through_unchanged() {
-    let status = first_status(TopologyKind::ClusterTopology, &failed(Backend::Kai, FailedStep::Create));
-    let stored = ClusterTopologyStatus::from(status.clone());
-    assert_eq!(TopologyStatus::from(stored), status);
-    let stored = grove_api::topology::TopologyDomainStatus::from(status.clone());
-    assert_eq!(TopologyStatus::from(stored), status);
 }
 
 proptest! {
