@@ -9,6 +9,19 @@ pub mod podcliqueset {
     /// The same matter the other way round: whether all constraints hold.
     pub const TOPOLOGY_CONSTRAINTS: &str = "TopologyConstraints";
 
+    /// Reasons of [`READY`].
+    pub mod ready {
+        pub const AVAILABLE: &str = "ReplicasAvailable";
+        pub const UNAVAILABLE: &str = "ReplicasUnavailable";
+    }
+
+    /// Reasons of [`PROGRESSING`].
+    pub mod progressing {
+        pub const UPDATE_IN_PROGRESS: &str = "UpdateInProgress";
+        pub const STARTING: &str = "ReplicasStarting";
+        pub const SETTLED: &str = "Settled";
+    }
+
     /// Reasons of [`TOPOLOGY_LEVELS_UNAVAILABLE`].
     pub mod levels_unavailable {
         pub const ALL_AVAILABLE: &str = "AllClusterTopologyLevelsAvailable";
@@ -76,6 +89,12 @@ pub mod podgang {
         pub const PODS_PENDING: &str = "PodGangPodsCreationPending";
         pub const PODS_CREATED: &str = "PodGangPodsCreated";
     }
+
+    /// Reasons of [`READY`].
+    pub mod ready {
+        pub const PODS_READY: &str = "PodsReady";
+        pub const PODS_NOT_READY: &str = "PodsNotReady";
+    }
 }
 
 /// Of a ClusterTopology or TopologyDomain.
@@ -97,4 +116,11 @@ pub mod topology {
 /// Of a ClusterTopologyBinding; read, never written.
 pub mod topology_binding {
     pub const DRIFT: &str = "SchedulerTopologyDrift";
+
+    /// Reasons of [`DRIFT`].
+    pub mod drift {
+        pub const IN_SYNC: &str = "InSync";
+        pub const DRIFT: &str = "Drift";
+        pub const TOPOLOGY_NOT_FOUND: &str = "TopologyNotFound";
+    }
 }

@@ -146,19 +146,19 @@ pub fn status(gang: &PodGang, members: &Members<'_>, now: Timestamp) -> PodGangS
     let ready = match unready {
         _ if is_empty => (
             Status::False,
-            "PodsNotReady",
+            condition::ready::PODS_NOT_READY,
             "All cliques of the gang are scaled to zero".to_owned(),
         ),
         None => (
             Status::True,
-            "PodsReady",
+            condition::ready::PODS_READY,
             "Every clique has its minimum of ready pods".to_owned(),
         ),
         Some((group, found)) => {
             let needed = group.min_replicas;
             (
                 Status::False,
-                "PodsNotReady",
+                condition::ready::PODS_NOT_READY,
                 format!("PodClique {} has {found} of {needed} ready pods", group.name),
             )
         }

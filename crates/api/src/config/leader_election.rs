@@ -70,7 +70,7 @@ impl LeaderElection {
         let mut is_positive = true;
         for (key, duration) in durations {
             if duration.0.is_zero() {
-                section.problem(key, "must be longer than 0s".into());
+                section.problem(key, format!("must be longer than 0s, not {duration}"));
                 is_positive = false;
             }
         }

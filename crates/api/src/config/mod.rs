@@ -9,7 +9,7 @@
 //! ```
 //!
 //! The file is read strictly. A key that is ignored is a promise that is not kept, so an unknown key is an error, and
-//! so is a setting that has no effect where it stands. Only `apiVersion` and `kind` may be left out, with a warning.
+//! so are settings that contradict each other. Only `apiVersion` and `kind` may be left out, with a warning.
 //!
 //! This module reads no file, logs nothing and knows no cluster: whether a named TopologyDomain exists is for the
 //! operator to find out.

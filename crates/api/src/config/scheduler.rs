@@ -155,7 +155,9 @@ fn marked_default(entries: &[Entry], section: &mut Section<'_>) -> Option<Profil
 fn judge_named(named: Option<ProfileName>, marked: Option<ProfileName>, entries: &[Entry], section: &mut Section<'_>) {
     let key = "defaultProfileName";
     let Some(named) = named else { return };
-    let is_configured = entries.iter().any(|entry| entry.profile.name() == named);
+    // Without any profile there is one, ours.
+    let is_implied = entries.is_empty() && named == ProfileName::GroveScheduler;
+    let is_configured = is_implied || entries.iter().any(|entry| entry.profile.name() == named);
     if named == ProfileName::Kueue {
         section.problem(key, kueue_places_nothing());
     } else if let Some(marked) = marked.filter(|marked| *marked != named) {
@@ -165,7 +167,7 @@ fn judge_named(named: Option<ProfileName>, marked: Option<ProfileName>, entries:
             marked.as_str()
         );
         section.problem(key, message);
-    } else if named != ProfileName::GroveScheduler && !is_configured {
+    } else if !is_configured {
         let message = format!(
             "{} is not in scheduler.profiles; add it there",
             shown(&named.as_str().into())

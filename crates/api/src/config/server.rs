@@ -119,7 +119,7 @@ impl WebhookServer {
             section.problem("port", message.into());
         }
         if server.server_cert_dir.is_empty() {
-            section.problem("serverCertDir", "must be a directory, not empty".into());
+            section.problem("serverCertDir", r#"must be a directory, not """#.into());
         }
         if !is_dns_subdomain(&server.secret_name) {
             let name = shown(&server.secret_name.as_str().into());

@@ -348,7 +348,10 @@ fn judge_key(section: &mut Section<'_>, index: usize, key: &str, domain: Option<
     } else if key.len() > LEVEL_KEY_CHARS_MAX {
         section.problem(
             &path,
-            format!("must have at most {LEVEL_KEY_CHARS_MAX} characters, not {}", key.len()),
+            format!(
+                "must have at most {LEVEL_KEY_CHARS_MAX} characters, not the {} of {value}",
+                key.len()
+            ),
         );
     } else if domain == Some(DomainWord::Host) && key != HOSTNAME_LABEL {
         let message = format!("must be {HOSTNAME_LABEL} for domain host, which the kubelet sets, not {value}");

@@ -1,6 +1,6 @@
 //! The status of a PodCliqueSet.
 
-use grove_api::conditions::podcliqueset::{PROGRESSING, READY};
+use grove_api::conditions::podcliqueset::{PROGRESSING, READY, progressing, ready};
 use grove_api::podcliqueset::PodGangSummary;
 use grove_api::podgang::PodGangPhase;
 use grove_api::{PodCliqueSetStatus, PodGang};
@@ -61,7 +61,7 @@ fn put_conditions(
     let (is_ready, reason, message) = match missing {
         None => (
             true,
-            "ReplicasAvailable",
+            ready::AVAILABLE,
             format!("{replicas} of {replicas} replicas are available"),
         ),
         Some(replica) => {
@@ -70,7 +70,7 @@ fn put_conditions(
                 "{} of {replicas} replicas are available; replica {replica}: {why}",
                 available.len()
             );
-            (false, "ReplicasUnavailable", message)
+            (false, ready::UNAVAILABLE, message)
         }
     };
     let generation = expansion.set.metadata.generation;
@@ -91,11 +91,15 @@ fn put_conditions(
             "{} of {replicas} replicas follow the newest templates",
             update.converged.len()
         );
-        (true, "UpdateInProgress", message)
+        (true, progressing::UPDATE_IN_PROGRESS, message)
     } else if missing.is_some() {
-        (true, "ReplicasStarting", "Replicas are being started".to_owned())
+        (true, progressing::STARTING, "Replicas are being started".to_owned())
     } else {
-        (false, "Settled", "Everything that was asked for is there".to_owned())
+        (
+            false,
+            progressing::SETTLED,
+            "Everything that was asked for is there".to_owned(),
+        )
     };
     let progressing = Finding {
         type_: PROGRESSING,
