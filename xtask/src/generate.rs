@@ -58,12 +58,30 @@ fn check(files: &[(PathBuf, String)]) -> Result<()> {
         .filter(|(path, text)| fs::read_to_string(path).ok().as_ref() != Some(text))
         .map(|(path, _)| path.strip_prefix(root()).unwrap_or(path).display().to_string())
         .collect();
+    let surplus = surplus(files)?;
+    ensure!(
+        surplus.is_empty(),
+        "no type makes these files, remove them: {}",
+        surplus.join(", ")
+    );
     ensure!(
         stale.is_empty(),
         "out of date, run `cargo xtask gen`: {}",
         stale.join(", ")
     );
     Ok(())
+}
+
+/// Definitions that lie in the chart, and so would be installed, although no type makes them any more.
+fn surplus(files: &[(PathBuf, String)]) -> Result<Vec<String>> {
+    let mut surplus = Vec::new();
+    for entry in fs::read_dir(root().join("charts/grove/crds"))? {
+        let path = entry?.path();
+        if !files.iter().any(|(known, _)| *known == path) {
+            surplus.push(path.strip_prefix(root()).unwrap_or(&path).display().to_string());
+        }
+    }
+    Ok(surplus)
 }
 
 fn fetch_openapi() -> Result<()> {

@@ -84,16 +84,23 @@ fn tier_of(tier: Tier, total: &mut Count) -> Result<()> {
             ],
             &[],
         ),
-        Tier::Unit => counted(
-            &["test", "--workspace", "--exclude", "grove-e2e", "--no-fail-fast"],
-            total,
-        ),
+        Tier::Unit => {
+            let elsewhere = ["--exclude", "grove-e2e", "--exclude", "xtask"];
+            counted(
+                &[&["test", "--workspace", "--no-fail-fast"][..], &elsewhere].concat(),
+                total,
+            )?;
+            counted(&["test", "--package", "xtask", "--bins"], total)
+        }
         Tier::Docs => cargo(
             &["doc", "--quiet", "--workspace", "--no-deps"],
             &[("RUSTDOCFLAGS", "-D warnings")],
         ),
         Tier::Deny => deny(),
-        Tier::E2e => counted(&["test", "--package", "grove-e2e", "--no-fail-fast"], total),
+        Tier::E2e => {
+            counted(&["test", "--package", "grove-e2e", "--no-fail-fast"], total)?;
+            counted(&["test", "--package", "xtask", "--test", "kit"], total)
+        }
     }
 }
 

@@ -133,3 +133,22 @@ fn a_wrong_name_is_a_usage_error() -> Result<()> {
     assert_eq!(output.status.code(), Some(2), "{output:?}");
     Ok(())
 }
+
+#[test]
+fn a_missing_go_is_one_clear_line() -> Result<()> {
+    let cache = tempfile::tempdir()?;
+    let mut xtask = Command::new(env!("CARGO_BIN_EXE_xtask"));
+    xtask
+        .args(["kit", "build"])
+        .env("PATH", cache.path())
+        .env("XDG_CACHE_HOME", cache.path());
+    let output = xtask.output()?;
+    let complaint = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(3), "{complaint}");
+    assert!(
+        complaint.contains("Go is not installed: the kit needs Go 1.26"),
+        "{complaint}"
+    );
+    assert_eq!(complaint.trim().lines().count(), 1, "{complaint}");
+    Ok(())
+}

@@ -94,6 +94,7 @@ pub struct AutoScalingConfig {
     pub metrics: Vec<MetricSpec>,
 }
 
+/// How many pods the clique has, and how they are.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PodCliqueStatus {
@@ -147,7 +148,9 @@ pub struct PodCliqueStatus {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PodCliqueUpdateProgress {
+    /// When the update began.
     pub update_started_at: Time,
+    /// When the update was complete.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub update_ended_at: Option<Time>,
     /// Hash of the PodCliqueSet's templates that the update leads to.

@@ -267,6 +267,7 @@ impl ScalingGroupTemplate {
     }
 }
 
+/// How many replicas the set has, and how they and their gangs are.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PodCliqueSetStatus {
@@ -317,6 +318,7 @@ pub struct PodCliqueSetStatus {
 pub struct PodGangSummary {
     /// Name of the PodGang.
     pub name: String,
+    /// How far the gang has come.
     pub phase: PodGangPhase,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "kubernetes::conditions")]
@@ -327,7 +329,9 @@ pub struct PodGangSummary {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PodCliqueSetUpdateProgress {
+    /// When the update began.
     pub update_started_at: Time,
+    /// When the update was complete.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub update_ended_at: Option<Time>,
     /// Standalone cliques that follow the newest templates.
@@ -351,8 +355,11 @@ pub struct PodCliqueSetUpdateProgress {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ReplicaUpdateProgress {
+    /// Index of the replica.
     pub replica_index: i32,
+    /// When the update began.
     pub update_started_at: Time,
+    /// When the update was complete.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub update_ended_at: Option<Time>,
 }

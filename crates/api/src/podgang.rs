@@ -130,6 +130,7 @@ pub enum PodGangPhase {
     Running,
 }
 
+/// Where the gang is placed, or why it is not.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PodGangStatus {
@@ -228,6 +229,7 @@ pub enum Waiting {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NearestDomain {
+    /// Name of the domain.
     pub domain: String,
     /// What is free there, in words.
     pub free: String,

@@ -70,6 +70,7 @@ pub(crate) fn some_one() -> Option<i32> {
     Some(1)
 }
 
+/// How many replicas the group has, and how they are.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PodCliqueScalingGroupStatus {
@@ -116,7 +117,9 @@ pub struct PodCliqueScalingGroupStatus {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ScalingGroupUpdateProgress {
+    /// When the update began.
     pub update_started_at: Time,
+    /// When the update was complete.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub update_ended_at: Option<Time>,
     /// Hash of the PodCliqueSet's templates that the update leads to.

@@ -34,7 +34,7 @@ enum Command {
     /// Run the embedded cluster alone, for kubectl and others
     Cluster(commands::cluster::Args),
     /// Print all CustomResourceDefinitions as YAML
-    Crds,
+    Crds(commands::crds::Args),
     /// Run the operator: it keeps workloads, gangs and topologies as they are declared
     Operator(commands::operator::Args),
 }
@@ -43,7 +43,7 @@ fn main() -> ExitCode {
     match Cli::parse().command {
         Command::Demo(args) => commands::demo::run(&args),
         Command::Cluster(args) => commands::cluster::run(&args),
-        Command::Crds => commands::crds::run(),
+        Command::Crds(args) => commands::crds::run(&args),
         Command::Operator(args) => commands::operator::run(&args),
     }
 }

@@ -10,7 +10,7 @@ use crate::table::{Case, Table};
 /// Fields whose schema is Kubernetes' own; the table has samples of them, not every rule.
 const KUBERNETES: [&str; 4] = ["podSpec", "templateSpec", "metrics", "conditions"];
 
-const KEYWORDS: [&str; 7] = [
+const KEYWORDS: [&str; 8] = [
     "default",
     "enum",
     "pattern",
@@ -18,7 +18,11 @@ const KEYWORDS: [&str; 7] = [
     "maxLength",
     "minItems",
     "maxItems",
+    UNIQUE,
 ];
+
+/// The keys by which the items of a list must differ.
+const UNIQUE: &str = "x-kubernetes-list-map-keys";
 
 /// `PodCliqueSet spec.template.cliques[].name maxLength`; a CEL rule has its message for a keyword.
 type Rule = String;
@@ -37,8 +41,11 @@ fn rules_of(kind: &str, schema: &Value, path: &str, rules: &mut BTreeSet<Rule>) 
         ));
     }
     for (name, property) in schema["properties"].as_object().into_iter().flatten() {
+        let path = joined(path, name);
         if !KUBERNETES.contains(&name.as_str()) {
-            rules_of(kind, property, &joined(path, name), rules);
+            rules_of(kind, property, &path, rules);
+        } else if property.get(UNIQUE).is_some() {
+            rules.insert(format!("{kind} {path} {UNIQUE}"));
         }
     }
     if schema.get("items").is_some() {
@@ -58,7 +65,11 @@ fn joined(path: &str, name: &str) -> String {
 fn covered_by(case: &Case) -> Vec<Rule> {
     let kind = case.kind();
     if let Some(refused) = &case.refused {
+        let field = without_indices(&refused.field);
         let keyword = match refused.message.as_str() {
+            text if text.starts_with("Duplicate value") => {
+                return vec![format!("{kind} {} {UNIQUE}", field.trim_end_matches("[]"))];
+            }
             text if text.starts_with("Unsupported value") => "enum",
             text if text.starts_with("Too long") => "maxLength",
             text if text.starts_with("Too many") => "maxItems",
@@ -67,7 +78,7 @@ fn covered_by(case: &Case) -> Vec<Rule> {
             text if text.contains("should match") => "pattern",
             message => message,
         };
-        return vec![format!("{kind} {} {keyword}", without_indices(&refused.field))];
+        return vec![format!("{kind} {field} {keyword}")];
     }
     let defaulted = case
         .stored

@@ -18,7 +18,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::core::{ApiResource, GroupVersionKind};
 use kube::{Client, ResourceExt};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
 use table::{Case, Table};
@@ -195,5 +195,36 @@ async fn every_example_is_accepted_unchanged() -> Result<()> {
         }
     }
     ensure!(count >= 8, "only {count} examples");
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_scales_has_a_scale_subresource_with_a_selector() -> Result<()> {
+    let (_, client) = cluster().await?;
+    let table = Table::read()?;
+    let scaled = [
+        ("PodCliqueSet", "hpaPodSelector"),
+        ("PodClique", "hpaPodSelector"),
+        ("PodCliqueScalingGroup", "selector"),
+    ];
+    for (kind, selector) in scaled {
+        let object = table.object(kind);
+        store(&client, object, "scaled").await.context(kind)?;
+        let api = api_of(&client, object)?;
+        let status = json!({ "status": { "replicas": 2, selector: "app=x" } });
+        api.patch_status("scaled", &PatchParams::default(), &Patch::Merge(&status))
+            .await?;
+        let replicas = json!({ "spec": { "replicas": 3 } });
+        api.patch_scale("scaled", &PatchParams::default(), &Patch::Merge(&replicas))
+            .await?;
+        let scale = serde_json::to_value(api.get_scale("scaled").await?)?;
+        assert_eq!(scale["spec"]["replicas"], 3, "{kind}");
+        assert_eq!(scale["status"], json!({ "replicas": 2, "selector": "app=x" }), "{kind}");
+        assert_eq!(
+            serde_json::to_value(api.get("scaled").await?)?["spec"]["replicas"],
+            3,
+            "{kind}"
+        );
+    }
     Ok(())
 }

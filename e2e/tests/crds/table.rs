@@ -84,12 +84,15 @@ impl Table {
             .collect()
     }
 
+    /// The object of a kind as the table has it.
+    pub(crate) fn object(&self, kind: &str) -> &Value {
+        self.objects
+            .get(kind)
+            .unwrap_or_else(|| panic!("no object for kind {kind}"))
+    }
+
     fn case(&self, row: &Row, place: &str) -> Case {
-        let base = self
-            .objects
-            .get(&row.kind)
-            .unwrap_or_else(|| panic!("no object for kind {}", row.kind))
-            .clone();
+        let base = self.object(&row.kind).clone();
         let mut changed = base.clone();
         for (pointer, value) in &row.set {
             set(&mut changed, &format!("{place}{pointer}"), expanded(value));

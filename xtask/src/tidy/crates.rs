@@ -10,7 +10,7 @@ use super::Finding;
 use crate::root;
 
 /// What each crate may use of the others. A new crate takes its place here first.
-const MAY_USE: [(&str, &[&str]); 14] = [
+const MAY_USE: [(&str, &[&str]); 13] = [
     ("grove-api", &[]),
     ("grove-topology", &["grove-api"]),
     ("grove-workload", &["grove-api", "grove-topology"]),
@@ -40,7 +40,6 @@ const MAY_USE: [(&str, &[&str]); 14] = [
             "grove-dynamo",
         ],
     ),
-    ("entropy", &[]),
     ("xtask", &["grove-api", "grove-e2e"]),
 ];
 
