@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::store::ResourceName;
@@ -180,6 +181,8 @@ pub enum FieldRule {
     Required,
     /// Has a wrong value.
     Invalid,
+    /// Has a value of the wrong type.
+    TypeInvalid,
     /// Is not one of the allowed values.
     NotSupported,
     /// May not be set or changed.
@@ -195,7 +198,7 @@ pub enum FieldRule {
 /// One broken rule: where, which, and why.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FieldError {
-    /// Path of the field, as in `spec.containers[0].name`.
+    /// Path of the field, as in `spec.containers[0].name`; empty for the object itself.
     pub field: String,
     /// Kind of rule.
     pub rule: FieldRule,
@@ -209,9 +212,21 @@ impl FieldError {
         Self::new(field, FieldRule::Required, join("Required value", detail))
     }
 
-    /// A field with a wrong value; `value` is printed as JSON.
-    pub fn invalid(field: impl Into<String>, value: &Value, detail: impl fmt::Display) -> Self {
-        Self::new(field, FieldRule::Invalid, format!("Invalid value: {value}: {detail}"))
+    /// A field with a wrong value, which is told.
+    pub fn invalid(field: impl Into<String>, value: impl Serialize, detail: impl fmt::Display) -> Self {
+        let head = format!("Invalid value: {}", shown(value));
+        Self::new(field, FieldRule::Invalid, join(&head, detail))
+    }
+
+    /// A field with a wrong value that would be too long to tell.
+    pub fn invalid_whole(field: impl Into<String>, detail: impl fmt::Display) -> Self {
+        Self::new(field, FieldRule::Invalid, join("Invalid value", detail))
+    }
+
+    /// A field of the wrong type; `value` is what was found in its place.
+    pub fn type_invalid(field: impl Into<String>, value: &str, detail: impl fmt::Display) -> Self {
+        let head = format!("Invalid value: {}", shown(value));
+        Self::new(field, FieldRule::TypeInvalid, join(&head, detail))
     }
 
     /// A field that may not be set or changed.
@@ -220,15 +235,36 @@ impl FieldError {
     }
 
     /// A field whose value is not in the list.
-    pub fn not_supported(field: impl Into<String>, value: &Value, allowed: &[&str]) -> Self {
-        let allowed: Vec<String> = allowed.iter().map(|a| format!("\"{a}\"")).collect();
-        let message = format!("Unsupported value: {value}: supported values: {}", allowed.join(", "));
-        Self::new(field, FieldRule::NotSupported, message)
+    pub fn not_supported<T: Serialize>(field: impl Into<String>, value: impl Serialize, allowed: &[T]) -> Self {
+        let quoted = |value: &T| match serde_json::to_value(value) {
+            Ok(Value::String(text)) => format!("{text:?}"),
+            other => format!("{:?}", shown(other.unwrap_or_default())),
+        };
+        let allowed: Vec<String> = allowed.iter().map(quoted).collect();
+        let head = format!("Unsupported value: {}", shown(value));
+        let detail = format!("supported values: {}", allowed.join(", "));
+        Self::new(field, FieldRule::NotSupported, join(&head, detail))
     }
 
-    /// A value that occurs twice.
-    pub fn duplicate(field: impl Into<String>, value: &Value) -> Self {
-        Self::new(field, FieldRule::Duplicate, format!("Duplicate value: {value}"))
+    /// A value that occurs twice; null where it would be too long to tell.
+    pub fn duplicate(field: impl Into<String>, value: impl Serialize) -> Self {
+        let value = shown(value);
+        let told = if value == "null" { "" } else { value.as_str() };
+        Self::new(field, FieldRule::Duplicate, join("Duplicate value", told))
+    }
+
+    /// A text of too many bytes.
+    pub fn too_long(field: impl Into<String>, bytes_max: u64) -> Self {
+        let unit = if bytes_max == 1 { "byte" } else { "bytes" };
+        let message = format!("Too long: may not be more than {bytes_max} {unit}");
+        Self::new(field, FieldRule::TooLong, message)
+    }
+
+    /// A list or map of too many elements.
+    pub fn too_many(field: impl Into<String>, count: usize, count_max: u64) -> Self {
+        let unit = if count_max == 1 { "item" } else { "items" };
+        let message = format!("Too many: {count}: must have at most {count_max} {unit}");
+        Self::new(field, FieldRule::TooMany, message)
     }
 
     fn new(field: impl Into<String>, rule: FieldRule, message: String) -> Self {
@@ -239,23 +275,41 @@ impl FieldError {
         }
     }
 
-    fn cause(&self) -> Value {
-        let reason = match self.rule {
+    /// The reason of the cause: `FieldValueInvalid`.
+    pub fn reason(&self) -> &'static str {
+        match self.rule {
             FieldRule::Required => "FieldValueRequired",
             FieldRule::Invalid => "FieldValueInvalid",
+            FieldRule::TypeInvalid => "FieldValueTypeInvalid",
             FieldRule::NotSupported => "FieldValueNotSupported",
             FieldRule::Forbidden => "FieldValueForbidden",
             FieldRule::Duplicate => "FieldValueDuplicate",
             FieldRule::TooLong => "FieldValueTooLong",
             FieldRule::TooMany => "FieldValueTooMany",
-        };
-        json!({"reason": reason, "message": self.message, "field": self.field})
+        }
+    }
+
+    /// The field as it is told; the object itself is `<nil>`.
+    pub fn field_or_nil(&self) -> &str {
+        if self.field.is_empty() { "<nil>" } else { &self.field }
+    }
+
+    fn cause(&self) -> Value {
+        json!({"reason": self.reason(), "message": self.message, "field": self.field_or_nil()})
     }
 }
 
 impl fmt::Display for FieldError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.field, self.message)
+        write!(f, "{}: {}", self.field_or_nil(), self.message)
+    }
+}
+
+/// A value as Go prints it: JSON, but no `.0` behind whole floats.
+fn shown(value: impl Serialize) -> String {
+    match serde_json::to_value(value).unwrap_or_default() {
+        Value::Number(number) if number.is_f64() => number.as_f64().unwrap_or_default().to_string(),
+        value => value.to_string(),
     }
 }
 

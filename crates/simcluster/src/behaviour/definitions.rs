@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::{Actor, Writes};
-use crate::registry::{Registry, custom};
+use crate::registry::{Registry, Resource, custom};
 use crate::rules::kinds::{CLEANUP_FINALIZER, condition, set_condition};
 use crate::rules::metadata;
 use crate::server::DeleteOptions;
@@ -55,7 +55,8 @@ fn follow(actor: &Actor, key: &Key) {
     }
     let now = actor.server.clock.now();
     let registry = actor.server.registry();
-    let problem = name_conflict(&registry, &definition);
+    let wanted = custom::resource(&definition);
+    let problem = name_conflict(&registry, &wanted);
     let update = |change: &dyn Fn(&mut Value)| {
         actor.modify(&definitions(), key, |stored| {
             let before = stored["status"].clone();
@@ -78,9 +79,7 @@ fn follow(actor: &Actor, key: &Key) {
             if !is_established(&definition) {
                 update(&|status| accept(status, &definition["spec"]["names"], now));
             }
-            actor
-                .server
-                .change_registry(|registry| registry.with(custom::resource(&definition)));
+            actor.server.change_registry(|registry| registry.with(wanted));
             update(&|status| {
                 let message = "the initial names have been accepted";
                 set_condition(
@@ -115,14 +114,13 @@ fn accept(status: &mut Value, names: &Value, now: Timestamp) {
 }
 
 /// Whether another kind of the group has a name that this definition wants.
-fn name_conflict(registry: &Registry, definition: &Value) -> Option<(&'static str, String)> {
-    let wanted = custom::resource(definition);
+fn name_conflict(registry: &Registry, wanted: &Resource) -> Option<(&'static str, String)> {
     let others = registry
         .iter()
         .filter(|other| other.name.group == wanted.name.group && other.name != wanted.name);
     let taken = |name: &str| format!("{name:?} is already in use");
     for other in others {
-        let words = |r: &crate::registry::Resource| {
+        let words = |r: &Resource| {
             let mut words = vec![r.name.plural.to_string(), r.singular.clone()];
             words.extend(r.short_names.iter().cloned());
             words
@@ -199,14 +197,16 @@ mod tests {
     #[test]
     fn names_of_a_group_are_unique() {
         let definition = |plural: &str, kind: &str| {
-            json!({"spec": {"group": "demo.test", "scope": "Cluster", "names": {"plural": plural, "kind": kind},
-                   "versions": [{"name": "v1", "served": true}]}})
+            custom::resource(&json!({"spec": {
+                "group": "demo.test", "scope": "Cluster", "names": {"plural": plural, "kind": kind},
+                "versions": [{"name": "v1", "served": true}],
+            }}))
         };
-        let registry = Registry::builtin().with(custom::resource(&definition("as", "A")));
+        let registry = Registry::builtin().with(definition("as", "A"));
         assert_eq!(name_conflict(&registry, &definition("as", "A")), None);
         assert_eq!(name_conflict(&registry, &definition("bs", "B")), None);
         let mut same_list = definition("bs", "B");
-        same_list["spec"]["names"]["listKind"] = json!("AList");
+        same_list.list_kind = "AList".to_owned();
         let expected = ("ListKindConflict", "\"AList\" is already in use".to_owned());
         assert_eq!(name_conflict(&registry, &same_list), Some(expected));
     }

@@ -5,13 +5,16 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::{Form, Resource, Subresource, Traits, Version};
+use crate::schema::Schema;
 use crate::store::ResourceName;
 
 /// One served version of a custom resource.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Debug)]
 pub struct CustomVersion {
-    /// `openAPIV3Schema`; null where the version has none.
-    pub schema: Value,
+    /// `openAPIV3Schema`, as it is published.
+    pub published: Value,
+    /// The same, compiled. A definition whose schema does not compile is refused, so that there always is one.
+    pub schema: Option<Schema>,
     /// Where the scale subresource finds its numbers.
     pub scale: Option<ScalePaths>,
     /// `additionalPrinterColumns`.
@@ -102,11 +105,13 @@ fn served_version(name: &ResourceName, kind: &str, version: &Value, served: &[&V
             .unwrap_or_default();
         format!("{}/{version_name} {kind} is deprecated{advice}", name.group)
     };
+    let published = version["schema"]["openAPIV3Schema"].clone();
     Version {
         name: version_name.to_owned(),
         deprecation: (version["deprecated"] == true).then(|| warning.unwrap_or_else(usual)),
         form: Form::Custom(Arc::new(CustomVersion {
-            schema: version["schema"]["openAPIV3Schema"].clone(),
+            schema: Schema::compile("", &published).ok(),
+            published,
             scale,
             printer_columns: version["additionalPrinterColumns"]
                 .as_array()

@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 use super::{metadata, names, pod};
 use crate::clock::seconds;
 use crate::registry::{Resource, Subresource};
+use crate::schema::Schema;
 use crate::status::{ApiError, FieldError};
 
 /// Finalizer that keeps a CustomResourceDefinition until its instances are gone.
@@ -223,7 +224,7 @@ fn validate_event(event: &Value, modern: bool) -> Vec<FieldError> {
     let mut errors = Vec::new();
     if involved != own && !(involved.is_empty() && own == "default") {
         let why = "does not match event.namespace";
-        errors.push(FieldError::invalid("involvedObject.namespace", &json!(involved), why));
+        errors.push(FieldError::invalid("involvedObject.namespace", json!(involved), why));
     }
     // Events that came through events.k8s.io have no time but this one.
     if modern && event["eventTime"].is_null() {
@@ -241,18 +242,13 @@ fn validate_data(object: &Value) -> Vec<FieldError> {
             let legal = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
             if key.is_empty() || !key.chars().all(legal) {
                 let why = "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')";
-                errors.push(FieldError::invalid(format!("{field}[{key}]"), &json!(key), why));
+                errors.push(FieldError::invalid(format!("{field}[{key}]"), json!(key), why));
             }
             total += value.as_str().map_or(0, str::len);
         }
     }
     if total > TOTAL_BYTES_MAX {
-        let message = format!("Too long: may not be more than {TOTAL_BYTES_MAX} bytes");
-        errors.push(FieldError {
-            field: "[]".into(),
-            rule: crate::status::FieldRule::TooLong,
-            message,
-        });
+        errors.push(FieldError::too_long("[]", TOTAL_BYTES_MAX as u64));
     }
     errors
 }
@@ -276,7 +272,7 @@ fn validate_definition(object: &Value) -> Vec<FieldError> {
             true => errors.push(FieldError::required(field, "")),
             false => {
                 let problem = names::subdomain_problem(value);
-                errors.extend(problem.map(|why| FieldError::invalid(field, &json!(value), why)));
+                errors.extend(problem.map(|why| FieldError::invalid(field, json!(value), why)));
             }
         }
     }
@@ -298,10 +294,18 @@ fn validate_definition(object: &Value) -> Vec<FieldError> {
         errors.push(FieldError::invalid("spec.versions", &spec["versions"], why));
     }
     for (i, version) in items(spec, "versions").enumerate() {
-        if !version["schema"]["openAPIV3Schema"].is_object() {
+        let schema = &version["schema"]["openAPIV3Schema"];
+        if !schema.is_object() {
             let field = format!("spec.versions[{i}].schema.openAPIV3Schema");
             errors.push(FieldError::required(field, "schemas are required"));
+            continue;
         }
+        // With one version, the API server speaks of the field where a schema stood before versions had their own.
+        let path = match items(spec, "versions").count() {
+            1 => "spec.validation.openAPIV3Schema".to_owned(),
+            _ => format!("spec.versions[{i}].schema.openAPIV3Schema"),
+        };
+        errors.extend(Schema::compile(&path, schema).err().into_iter().flatten());
     }
     errors
 }
@@ -353,7 +357,7 @@ fn validate_cluster_ip(old: &Value, new: &Value) -> Vec<FieldError> {
         true => Vec::new(),
         false => {
             let why = "may not change once set";
-            vec![FieldError::invalid("spec.clusterIPs[0]", &json!([is]), why)]
+            vec![FieldError::invalid("spec.clusterIPs[0]", json!([is]), why)]
         }
     }
 }

@@ -165,25 +165,25 @@ pub fn validate(resource: &Resource, object: &Value) -> Vec<FieldError> {
         )),
         name => {
             let problem = resource.traits.names.problem(name);
-            errors.extend(problem.map(|p| FieldError::invalid("metadata.name", &json!(name), p)));
+            errors.extend(problem.map(|p| FieldError::invalid("metadata.name", json!(name), p)));
         }
     }
     for (key, value) in object["metadata"]["labels"].as_object().into_iter().flatten() {
         let problem = names::label_key_problem(key);
-        errors.extend(problem.map(|p| FieldError::invalid("metadata.labels", &json!(key), p)));
+        errors.extend(problem.map(|p| FieldError::invalid("metadata.labels", json!(key), p)));
         let problem = value.as_str().and_then(names::label_value_problem);
         errors.extend(problem.map(|p| FieldError::invalid("metadata.labels", value, p)));
     }
     for (key, _) in object["metadata"]["annotations"].as_object().into_iter().flatten() {
         let problem = names::label_key_problem(&key.to_lowercase());
-        errors.extend(problem.map(|p| FieldError::invalid("metadata.annotations", &json!(key), p)));
+        errors.extend(problem.map(|p| FieldError::invalid("metadata.annotations", json!(key), p)));
     }
     for finalizer in finalizers(object) {
         if let Some(problem) = names::label_key_problem(finalizer) {
-            errors.push(FieldError::invalid("metadata.finalizers", &json!(finalizer), problem));
+            errors.push(FieldError::invalid("metadata.finalizers", json!(finalizer), problem));
         } else if !resource.custom && !finalizer.contains('/') && !STANDARD_FINALIZERS.contains(&finalizer) {
             let problem = "name is neither a standard finalizer name nor is it fully qualified";
-            errors.push(FieldError::invalid("metadata.finalizers", &json!(finalizer), problem));
+            errors.push(FieldError::invalid("metadata.finalizers", json!(finalizer), problem));
         }
     }
     errors.extend(validate_owners(object));
@@ -200,7 +200,7 @@ fn validate_owners(object: &Value) -> Vec<FieldError> {
             if field(name).is_empty() {
                 errors.push(FieldError::invalid(
                     format!("{path}.{name}"),
-                    &json!(""),
+                    json!(""),
                     "must not be empty",
                 ));
             }

@@ -15,9 +15,9 @@ use kube::core::cel::cel::{Context, ExecutionError, Program, Value as CelValue};
 use serde_json::Value;
 
 use super::correlate::{Correlated, old_item};
-use super::error::FieldError;
 use super::node::{Additional, Node};
 use super::{Validation, child, index, key};
+use crate::status::FieldError;
 
 /// A message that an expression makes may not be longer.
 const MESSAGE_BYTES_MAX: usize = 5 * 1024;
@@ -91,7 +91,7 @@ fn visit_rules(node: &Node, path: &str, uncorrelatable: Option<&str>, errors: &m
         let path = index(&format!("{path}.x-kubernetes-validations"), at);
         let failed = |name: &str, error: &str| {
             let detail = format!("{}: compilation failed: {error}", rule.described);
-            FieldError::invalid_whole(&format!("{path}.{name}"), detail)
+            FieldError::invalid_whole(format!("{path}.{name}"), detail)
         };
         if let Err(error) = &rule.program {
             errors.push(failed("rule", error));
@@ -102,7 +102,7 @@ fn visit_rules(node: &Node, path: &str, uncorrelatable: Option<&str>, errors: &m
         if let Some(within) = uncorrelatable.filter(|_| rule.uses_old_self) {
             let detail = format!("oldSelf cannot be used on the uncorrelatable portion of the schema within {within}");
             errors.push(FieldError::invalid(
-                &format!("{path}.rule"),
+                format!("{path}.rule"),
                 rule.source.as_str(),
                 detail,
             ));
@@ -112,11 +112,7 @@ fn visit_rules(node: &Node, path: &str, uncorrelatable: Option<&str>, errors: &m
             .filter(|_| rule.program.is_ok() && !rule.uses_old_self)
         {
             let detail = "may not be set if oldSelf is not used in rule";
-            errors.push(FieldError::invalid(
-                &format!("{path}.optionalOldSelf"),
-                optional,
-                detail,
-            ));
+            errors.push(FieldError::invalid(format!("{path}.optionalOldSelf"), optional, detail));
         }
     }
     for (name, node) in &node.properties {

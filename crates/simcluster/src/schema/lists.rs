@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-use super::error::FieldError;
 use super::node::{Additional, ListType, Node};
 use super::{child, index, key};
+use crate::status::FieldError;
 
 pub(super) fn errors(root: &Node, object: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
@@ -50,7 +50,7 @@ fn report_repeated(values: &[Value], path: &str, errors: &mut Vec<FieldError>) {
         let times = seen.entry(value.to_string()).or_default();
         *times += 1;
         if *times == 2 {
-            errors.push(FieldError::duplicate(&index(path, at), Some(value.clone())));
+            errors.push(FieldError::duplicate(index(path, at), Some(value.clone())));
         }
     }
 }
@@ -59,7 +59,7 @@ fn check_map(keys: &[String], items: &[Value], path: &str, errors: &mut Vec<Fiel
     let not_an_object = items.iter().position(|item| !item.is_object() && !item.is_null());
     if let Some(at) = not_an_object {
         let detail = "must be an object for an array of list-type map";
-        errors.push(FieldError::invalid(&index(path, at), items[at].clone(), detail));
+        errors.push(FieldError::invalid(index(path, at), items[at].clone(), detail));
         return;
     }
     let identity = |item: &Value| -> Value {

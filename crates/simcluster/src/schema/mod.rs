@@ -6,7 +6,6 @@
 
 mod cel;
 mod correlate;
-mod error;
 mod formats;
 mod lists;
 mod node;
@@ -17,10 +16,12 @@ mod validate;
 
 use serde_json::Value;
 
-pub use self::error::{ErrorKind, FieldError};
 pub use self::raw::duplicate_fields;
 
 use self::node::Node;
+use crate::status::{FieldError, FieldRule};
+
+const RULES_NOT_CHECKED: &str = "some validation rules were not checked because the object was invalid; correct the existing errors to complete validation";
 
 /// A compiled structural schema.
 #[derive(Debug)]
@@ -74,8 +75,8 @@ impl Schema {
             errors.extend(lists::errors(&self.root, object));
         }
         let mut warnings = Vec::new();
-        if self.has_rules && errors.iter().any(FieldError::hides_others) {
-            errors.push(FieldError::rules_not_checked());
+        if self.has_rules && errors.iter().any(hides_rules) {
+            errors.push(FieldError::invalid("", Value::Null, RULES_NOT_CHECKED));
         } else if self.has_rules {
             let found = cel::validate(&self.root, object, old);
             errors.extend(found.errors);
@@ -83,6 +84,12 @@ impl Schema {
         }
         Validation { errors, warnings }
     }
+}
+
+/// Whether rules cannot be evaluated on an object with this error.
+fn hides_rules(error: &FieldError) -> bool {
+    use FieldRule::{NotSupported, Required, TooLong, TooMany, TypeInvalid};
+    matches!(error.rule, NotSupported | Required | TooLong | TooMany | TypeInvalid)
 }
 
 /// Defaults must themselves be what the schema allows.

@@ -7,9 +7,9 @@
 use regex::Regex;
 use serde_json::{Value, json};
 
-use super::error::FieldError;
 use super::node::{array, object};
 use super::{index, key};
+use crate::status::FieldError;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Level {
@@ -91,19 +91,19 @@ fn check_keywords(schema: &Value, path: &str, errors: &mut Vec<FieldError>) {
     ] {
         if schema.get(name).is_some_and(|value| !value.is_null()) {
             errors.push(FieldError::forbidden(
-                &format!("{path}.{name}"),
+                format!("{path}.{name}"),
                 format!("{name} is not supported"),
             ));
         }
     }
     if schema["uniqueItems"] == true {
         let detail = "uniqueItems cannot be set to true since the runtime complexity becomes quadratic";
-        errors.push(FieldError::forbidden(&format!("{path}.uniqueItems"), detail));
+        errors.push(FieldError::forbidden(format!("{path}.uniqueItems"), detail));
     }
     let additional = &schema["additionalProperties"];
     if object(&schema["properties"]).next().is_some() && (additional.is_object() || *additional == false) {
         let detail = "additionalProperties and properties are mutual exclusive";
-        errors.push(FieldError::forbidden(&format!("{path}.additionalProperties"), detail));
+        errors.push(FieldError::forbidden(format!("{path}.additionalProperties"), detail));
     }
     if schema["x-kubernetes-preserve-unknown-fields"] == false {
         let path = format!("{path}.x-kubernetes-preserve-unknown-fields");
@@ -112,20 +112,20 @@ fn check_keywords(schema: &Value, path: &str, errors: &mut Vec<FieldError>) {
     let ty = schema["type"].as_str().unwrap_or_default();
     if !ty.is_empty() && !TYPES.contains(&ty) {
         errors.push(FieldError::not_supported(
-            &format!("{path}.type"),
-            ty.into(),
+            format!("{path}.type"),
+            ty,
             &TYPES.map(Value::from),
         ));
     }
     if ty == "null" {
         let detail = "type cannot be set to null, use nullable as an alternative";
-        errors.push(FieldError::forbidden(&format!("{path}.type"), detail));
+        errors.push(FieldError::forbidden(format!("{path}.type"), detail));
     }
     if let Some(pattern) = schema["pattern"].as_str()
         && let Err(error) = Regex::new(pattern)
     {
         let detail = format!("must be a valid regular expression, but isn't: {error}");
-        errors.push(FieldError::invalid(&format!("{path}.pattern"), pattern, detail));
+        errors.push(FieldError::invalid(format!("{path}.pattern"), pattern, detail));
     }
 }
 
@@ -134,7 +134,7 @@ fn check_type(schema: &Value, path: &str, level: Level, errors: &mut Vec<FieldEr
     let ty = schema["type"].as_str().unwrap_or_default();
     let is = |name: &str| schema[name] == true;
     if ty == "array" && schema.get("items").is_none() {
-        errors.push(FieldError::required(&format!("{path}.items"), "must be specified"));
+        errors.push(FieldError::required(format!("{path}.items"), "must be specified"));
     }
     if is("x-kubernetes-embedded-resource") && ty != "object" {
         let detail = "must be object if x-kubernetes-embedded-resource is true";
@@ -156,7 +156,7 @@ fn check_type(schema: &Value, path: &str, level: Level, errors: &mut Vec<FieldEr
     }
     if level == Level::Root && schema.get("additionalProperties").is_some() {
         errors.push(FieldError::forbidden(
-            &format!("{path}.additionalProperties"),
+            format!("{path}.additionalProperties"),
             "must not be used at the root",
         ));
     }
@@ -164,7 +164,7 @@ fn check_type(schema: &Value, path: &str, level: Level, errors: &mut Vec<FieldEr
     if is("x-kubernetes-embedded-resource") && !is("x-kubernetes-preserve-unknown-fields") && !has_properties {
         let detail =
             "must not be empty if x-kubernetes-embedded-resource is true without x-kubernetes-preserve-unknown-fields";
-        errors.push(FieldError::required(&format!("{path}.properties"), detail));
+        errors.push(FieldError::required(format!("{path}.properties"), detail));
     }
     if is("x-kubernetes-int-or-string") && is("x-kubernetes-preserve-unknown-fields") {
         let path = format!("{path}.x-kubernetes-preserve-unknown-fields");
@@ -193,11 +193,7 @@ fn check_list_and_map_types(schema: &Value, path: &str, errors: &mut Vec<FieldEr
         }
         if !values.contains(&kind) {
             let values: Vec<Value> = values.iter().map(|value| Value::from(*value)).collect();
-            errors.push(FieldError::not_supported(
-                &format!("{path}.{name}"),
-                kind.into(),
-                &values,
-            ));
+            errors.push(FieldError::not_supported(format!("{path}.{name}"), kind, &values));
         }
     }
     let items = &schema["items"];
@@ -246,7 +242,7 @@ fn check_list_keys(schema: &Value, path: &str, errors: &mut Vec<FieldError>) {
             let detail =
                 "this property is in x-kubernetes-list-map-keys, so it must have a default or be a required property";
             errors.push(FieldError::required(
-                &format!("{}.default", key(&format!("{path}.items.properties"), name)),
+                format!("{}.default", key(&format!("{path}.items.properties"), name)),
                 detail,
             ));
         }
@@ -259,29 +255,29 @@ fn check_rules(schema: &Value, path: &str, errors: &mut Vec<FieldError>) {
         let text = |name: &str| rule[name].as_str().unwrap_or_default();
         let (source, message) = (text("rule").trim(), text("message").trim());
         if source.is_empty() {
-            errors.push(FieldError::required(&format!("{path}.rule"), "rule is not specified"));
+            errors.push(FieldError::required(format!("{path}.rule"), "rule is not specified"));
         } else if !text("message").is_empty() && message.is_empty() {
             errors.push(FieldError::invalid(
-                &format!("{path}.message"),
+                format!("{path}.message"),
                 text("message"),
                 "must be non-empty if specified",
             ));
         } else if message.contains('\n') {
             errors.push(FieldError::invalid(
-                &format!("{path}.message"),
+                format!("{path}.message"),
                 text("message"),
                 "must not contain line breaks",
             ));
         } else if source.contains('\n') && message.is_empty() {
             errors.push(FieldError::required(
-                &format!("{path}.message"),
+                format!("{path}.message"),
                 "message must be specified if rule contains line breaks",
             ));
         }
         let field_path = text("fieldPath");
         if !field_path.is_empty() && !is_field_path(schema, field_path.trim()) {
             errors.push(FieldError::invalid(
-                &format!("{path}.fieldPath"),
+                format!("{path}.fieldPath"),
                 field_path,
                 "must be a valid path",
             ));
@@ -296,8 +292,8 @@ fn check_rules(schema: &Value, path: &str, errors: &mut Vec<FieldError>) {
             let mut reasons = reasons;
             reasons.sort_unstable();
             errors.push(FieldError::not_supported(
-                &format!("{path}.reason"),
-                reason.into(),
+                format!("{path}.reason"),
+                reason,
                 &reasons.map(Value::from),
             ));
         }
@@ -370,7 +366,7 @@ fn visit_nested(schema: &Value, path: &str, skips_any_of: bool, errors: &mut Vec
             .is_some_and(|value| !value.is_null() && *value != false)
         {
             errors.push(FieldError::forbidden(
-                &format!("{path}.{name}"),
+                format!("{path}.{name}"),
                 format!("{must} to be structural"),
             ));
         }
@@ -408,7 +404,7 @@ fn check_metadata(properties: &Value, path: &str, level: Level, errors: &mut Vec
     let at = key(&format!("{path}.properties"), "metadata");
     if metadata["type"] != "object" {
         errors.push(FieldError::invalid(
-            &format!("{at}.type"),
+            format!("{at}.type"),
             metadata["type"].as_str().unwrap_or_default(),
             "must be object",
         ));

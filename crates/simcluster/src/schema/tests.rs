@@ -41,7 +41,7 @@ fn objects_are_judged_as_the_api_server_judges_them() {
         let mut causes: Vec<Value> = found
             .errors
             .iter()
-            .map(|error| json!([error.reason(), error.message(), error.field_or_nil()]))
+            .map(|error| json!([error.reason(), error.message, error.field_or_nil()]))
             .collect();
         causes.sort_by_key(Value::to_string);
         let mut expected = case["answer"]["causes"].as_array().cloned().unwrap_or_default();
@@ -100,7 +100,7 @@ fn schemas_are_refused_as_the_api_server_refuses_them() {
         let errors = Schema::compile(PATH, &case["schema"]).err().unwrap_or_default();
         let mut causes: Vec<Value> = errors
             .iter()
-            .map(|error| json!([error.reason(), error.message(), error.field]))
+            .map(|error| json!([error.reason(), error.message, error.field]))
             .collect();
         causes.sort_by_key(Value::to_string);
         let mut expected = case["causes"].as_array().unwrap().clone();
@@ -129,7 +129,8 @@ fn rules_that_cannot_be_compiled_are_refused() {
     );
     let items = json!({"type": "object", "properties": {"a": {"type": "array", "items": {"type": "string", "x-kubernetes-validations": [{"rule": "self == oldSelf"}]}}}});
     let detail = "oldSelf cannot be used on the uncorrelatable portion of the schema within spec.validation.openAPIV3Schema.properties[a]";
-    assert_eq!(Schema::compile(PATH, &items).unwrap_err()[0].detail, detail);
+    let refusal = &Schema::compile(PATH, &items).unwrap_err()[0].message;
+    assert!(refusal.ends_with(detail), "{refusal}");
 }
 
 /// The old self of an optional rule is an optional; the first write meets it empty.

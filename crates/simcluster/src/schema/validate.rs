@@ -4,9 +4,9 @@
 use serde_json::{Map, Value};
 
 use super::correlate::Correlated;
-use super::error::FieldError;
 use super::node::{Additional, Bound, Node};
 use super::{child, index, key};
+use crate::status::FieldError;
 
 pub(super) fn errors(root: &Node, object: &Value, old: Option<&Value>) -> Vec<FieldError> {
     let old = old.map(|old| Correlated {
@@ -240,7 +240,7 @@ fn object_errors(
         }
     }
     for name in node.checks.required.iter().filter(|name| !fields.contains_key(*name)) {
-        errors.push(FieldError::required(&child(path, name), ""));
+        errors.push(FieldError::required(child(path, name), ""));
     }
 }
 

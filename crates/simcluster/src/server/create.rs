@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::output::{Document, Reply};
-use super::{Call, admission, decode};
+use super::{Call, admission, custom, decode};
 use crate::rules::{kinds, metadata};
 use crate::status::ApiError;
 use crate::store::{Expect, Key};
@@ -57,10 +57,12 @@ fn prepare(call: &Call, object: &mut Value) -> Result<(), ApiError> {
     }
     metadata::prepare_create(resource, object, call.server.entropy.uid(), call.now);
     kinds::default(resource, object);
+    custom::default(call, object);
     kinds::prepare_create(resource, object, call.now);
     admission::create(call, object)?;
     let mut errors = metadata::validate(resource, object);
     errors.extend(kinds::validate(resource, object));
+    errors.extend(custom::validate(call, object, None).errors);
     match errors.is_empty() {
         true => Ok(()),
         false => Err(call.invalid(metadata::text(object, "name"), &errors)),

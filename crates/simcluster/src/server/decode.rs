@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::media::media_type;
 use super::query::FieldValidation;
-use super::{Body, Call};
+use super::{Body, Call, custom};
 use crate::registry::Form;
 use crate::status::{ApiError, FieldError};
 
@@ -85,7 +85,7 @@ pub(crate) fn shape(
             call.version().name
         ))
     };
-    let served = match &call.version().form {
+    let mut served = match &call.version().form {
         Form::Typed(decode) | Form::Converted { decode, .. } => strip_kind(decode(&value).map_err(unfit)?),
         Form::Custom(_) => {
             let metadata = value.get("metadata").unwrap_or(&Value::Null);
@@ -97,10 +97,13 @@ pub(crate) fn shape(
             served
         }
     };
-    let unknown = match validation {
+    let mut unknown = match validation {
         FieldValidation::Ignore => Vec::new(),
         FieldValidation::Warn | FieldValidation::Strict => unknown_fields(&value, &served),
     };
+    if let Some(schema) = custom::schema(call) {
+        unknown.extend(schema.prune(&mut served));
+    }
     let warnings: Vec<String> = unknown.iter().map(|path| format!("unknown field \"{path}\"")).collect();
     if validation == FieldValidation::Strict && !warnings.is_empty() {
         return Err(strict(call, &warnings, source));
@@ -124,7 +127,7 @@ fn strict(call: &Call, unknown: &[String], source: Source) -> ApiError {
         }
         Source::Patch => {
             let patch = String::from_utf8_lossy(&call.body.bytes);
-            ApiError::invalid("", "", "", &[FieldError::invalid("patch", &json!(patch), what)])
+            ApiError::invalid("", "", "", &[FieldError::invalid("patch", json!(patch), what)])
         }
     }
 }
@@ -149,7 +152,7 @@ fn check_kind(call: &Call, value: &Value) -> Result<(), ApiError> {
         }
         let name = call.name();
         if kind != resource.kind {
-            let error = FieldError::invalid("kind", &json!(kind), format!("must be {}", resource.kind));
+            let error = FieldError::invalid("kind", json!(kind), format!("must be {}", resource.kind));
             return Err(call.invalid(name, &[error]));
         }
     }

@@ -12,6 +12,7 @@
 mod admission;
 mod binding;
 mod create;
+mod custom;
 mod decode;
 mod delete;
 mod discovery;

@@ -101,7 +101,7 @@ fn schema_name(resource: &Resource, version: &str) -> String {
 
 fn schema(version: &Version, kind: &Value) -> Value {
     let mut schema = match &version.form {
-        Form::Custom(custom) if custom.schema.is_object() => custom.schema.clone(),
+        Form::Custom(custom) if custom.published.is_object() => custom.published.clone(),
         _ => json!({"type": "object"}),
     };
     schema["x-kubernetes-group-version-kind"] = json!([kind]);

@@ -55,7 +55,7 @@ impl Query {
             "" => Ok(false),
             "All" => Ok(true),
             other => {
-                let error = FieldError::not_supported("dryRun", &json!([other]), &["All"]);
+                let error = FieldError::not_supported("dryRun", json!([other]), &["All"]);
                 Err(ApiError::invalid("meta.k8s.io", options_kind, "", &[error]))
             }
         }
@@ -69,7 +69,7 @@ impl Query {
             "Strict" => Ok(FieldValidation::Strict),
             other => {
                 let allowed = ["", "Ignore", "Strict", "Warn"];
-                let error = FieldError::not_supported("fieldValidation", &json!(other), &allowed);
+                let error = FieldError::not_supported("fieldValidation", json!(other), &allowed);
                 Err(ApiError::invalid("meta.k8s.io", options_kind, "", &[error]))
             }
         }

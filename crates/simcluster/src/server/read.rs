@@ -242,7 +242,7 @@ fn option_problems(query: &Query) -> Vec<FieldError> {
             let allowed = ["Exact", "NotOlderThan", ""];
             Some(FieldError::not_supported(
                 "resourceVersionMatch",
-                &json!(other),
+                json!(other),
                 &allowed,
             ))
         }

@@ -40,12 +40,12 @@ fn write(call: &Call, dry_run: bool, change: impl Fn(Value) -> Result<Value, Api
         },
         ..call.clone()
     };
-    let object = rewrite(&main, dry_run, |old| {
+    let written = rewrite(&main, dry_run, |old| {
         let scale = change(scale_of(&paths, old))?;
         let replicas = scale["spec"]["replicas"].as_i64().unwrap_or(0);
         if replicas < 0 {
             let why = "must be greater than or equal to 0";
-            let error = FieldError::invalid("spec.replicas", &json!(replicas), why);
+            let error = FieldError::invalid("spec.replicas", json!(replicas), why);
             return Err(ApiError::invalid("autoscaling", "Scale", call.name(), &[error]));
         }
         let mut new = old.clone();
@@ -56,7 +56,7 @@ fn write(call: &Call, dry_run: bool, change: impl Fn(Value) -> Result<Value, Api
         }
         Ok(new)
     })?;
-    Ok(Reply::json(200, &scale_of(&paths, &object)))
+    Ok(Reply::json(200, &scale_of(&paths, &written.object)))
 }
 
 fn paths(call: &Call) -> Result<ScalePaths, ApiError> {

@@ -68,7 +68,7 @@ pub(crate) fn issue(call: &Call) -> Result<Reply, ApiError> {
         .unwrap_or(LIFETIME_SECS_DEFAULT);
     if lifetime < LIFETIME_SECS_MIN {
         let why = "may not specify a duration less than 10 minutes";
-        let error = FieldError::invalid("spec.expirationSeconds", &json!(lifetime), why);
+        let error = FieldError::invalid("spec.expirationSeconds", json!(lifetime), why);
         return Err(ApiError::invalid("authentication.k8s.io", "TokenRequest", "", &[error]));
     }
     let audiences = match request["spec"]["audiences"].as_array() {

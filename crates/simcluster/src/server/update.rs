@@ -6,7 +6,7 @@ use super::create::{check_size, create_object};
 use super::decode::{self, Source};
 use super::media::media_type;
 use super::output::{Document, Reply};
-use super::{Call, admission};
+use super::{Call, admission, custom};
 use crate::registry::{Form, Subresource};
 use crate::rules::{kinds, metadata};
 use crate::status::{ApiError, FieldError};
@@ -36,7 +36,7 @@ pub(crate) async fn put(call: &Call) -> Result<Reply, ApiError> {
         return Ok(call.reply(201, made).with_warnings(decoded.warnings));
     }
     if call.resource().traits.locked_update && metadata::text(&sent, "resourceVersion").is_empty() && exists {
-        let error = FieldError::invalid("metadata.resourceVersion", &json!(0), "must be specified for an update");
+        let error = FieldError::invalid("metadata.resourceVersion", json!(0), "must be specified for an update");
         return Err(ApiError::invalid(
             &call.resource().name.group,
             &call.resource().name.plural,
@@ -44,11 +44,11 @@ pub(crate) async fn put(call: &Call) -> Result<Reply, ApiError> {
             &[error],
         ));
     }
-    let object = rewrite(call, dry_run, |old| {
+    let written = rewrite(call, dry_run, |old| {
         check_uid(call, old, &sent)?;
         Ok(sent.clone())
     })?;
-    Ok(call.reply(200, Document::Value(object)).with_warnings(decoded.warnings))
+    Ok(written.reply(call, decoded.warnings))
 }
 
 /// A PUT for another object of the same name is a conflict, not a change of the uid.
@@ -76,13 +76,13 @@ pub(crate) async fn patch(call: &Call) -> Result<Reply, ApiError> {
     let validation = call.query.field_validation("PatchOptions")?;
     let patch = Patch::read(call)?;
     let mut warnings = Vec::new();
-    let object = rewrite(call, dry_run, |old| {
+    let written = rewrite(call, dry_run, |old| {
         let patched = patch.apply(served_form(call, old))?;
         let decoded = decode::shape(call, patched, validation, Source::Patch)?;
         warnings = decoded.warnings;
         Ok(decoded.object)
     })?;
-    Ok(call.reply(200, Document::Value(object)).with_warnings(warnings))
+    Ok(written.reply(call, warnings))
 }
 
 /// A stored object as the client of this request sees it.
@@ -154,6 +154,20 @@ fn apply_json_patch(patch: &json_patch::Patch, object: &mut Value) -> Result<(),
     Ok(())
 }
 
+/// What a write made of an object.
+pub(crate) struct Written {
+    pub(crate) object: Value,
+    /// Rules that the object breaks where it did not change.
+    warnings: Vec<String>,
+}
+
+impl Written {
+    fn reply(self, call: &Call, mut warnings: Vec<String>) -> Reply {
+        warnings.extend(self.warnings);
+        call.reply(200, Document::Value(self.object)).with_warnings(warnings)
+    }
+}
+
 /// Reads the object, changes it, and writes it back; starts again if somebody else wrote in between.
 ///
 /// `change` gets the stored object and gives the whole new one, both in stored form.
@@ -161,7 +175,7 @@ pub(crate) fn rewrite(
     call: &Call,
     dry_run: bool,
     mut change: impl FnMut(&Value) -> Result<Value, ApiError>,
-) -> Result<Value, ApiError> {
+) -> Result<Written, ApiError> {
     for _ in 0..ATTEMPTS_MAX {
         let entry = call
             .server
@@ -171,13 +185,10 @@ pub(crate) fn rewrite(
         let old = entry.value();
         let mut new = change(&old)?;
         check_revision(call, &old, &new)?;
-        prepare(call, &old, &mut new)?;
+        let warnings = prepare(call, &old, &mut new)?;
         check_size(&new, entry.bytes.len() + call.body.bytes.len())?;
-        if dry_run || new == old {
-            return Ok(new);
-        }
-        if let Some(result) = commit(call, &entry, &old, new) {
-            return result;
+        if dry_run || new == old || commit(call, &entry, &old, &mut new) {
+            return Ok(Written { object: new, warnings });
         }
     }
     Err(ApiError::stale(&call.resource().name, call.name()))
@@ -192,18 +203,19 @@ fn check_revision(call: &Call, old: &Value, new: &Value) -> Result<(), ApiError>
     }
 }
 
-/// Brings the new object in line with what this request may change, and judges it.
-fn prepare(call: &Call, old: &Value, new: &mut Value) -> Result<(), ApiError> {
+/// Brings the new object in line with what this request may change, and judges it. Returns warnings.
+fn prepare(call: &Call, old: &Value, new: &mut Value) -> Result<Vec<String>, ApiError> {
     let resource = call.resource();
     confine(call, old, new);
     metadata::prepare_update(old, new);
     kinds::default(resource, new);
+    custom::default(call, new);
     kinds::prepare_update(resource, old, new);
     if call.place.subresource.is_none() {
         metadata::count_generation(resource, resource.has(Subresource::Status), old, new);
     }
     if new == old {
-        return Ok(());
+        return Ok(Vec::new());
     }
     admission::update(call, old, new)?;
     let mut errors = metadata::validate_update(old, new);
@@ -217,8 +229,10 @@ fn prepare(call: &Call, old: &Value, new: &mut Value) -> Result<(), ApiError> {
     if call.place.subresource.is_none() {
         errors.extend(kinds::validate(resource, new));
     }
+    let by_schema = custom::validate(call, new, Some(old));
+    errors.extend(by_schema.errors);
     match errors.is_empty() {
-        true => Ok(()),
+        true => Ok(by_schema.warnings),
         false => Err(call.invalid(call.name(), &errors)),
     }
 }
@@ -267,21 +281,15 @@ fn confine(call: &Call, old: &Value, new: &mut Value) {
     }
 }
 
-/// Writes the object, or removes it if the last thing that kept it is gone. `None`: somebody else was first.
-fn commit(call: &Call, entry: &Entry, old: &Value, mut new: Value) -> Option<Result<Value, ApiError>> {
+/// Writes the object, or removes it if the last thing that kept it is gone. `false`: somebody else was first.
+fn commit(call: &Call, entry: &Entry, old: &Value, new: &mut Value) -> bool {
     let (store, resource) = (&call.server.store, call.resource());
-    if kinds::is_released(resource, old, &new) {
+    let (key, revision) = (call.key(), entry.revision);
+    if kinds::is_released(resource, old, new) {
         // Watchers get the object as it was stored; the writer gets what it wrote.
-        return store
-            .delete(&resource.storage, &call.key(), entry.revision)
-            .ok()
-            .map(|_| Ok(new));
+        return store.delete(&resource.storage, &key, revision).is_ok();
     }
-    let written = store.put(
-        &resource.storage,
-        &call.key(),
-        Expect::Revision(entry.revision),
-        &mut new,
-    );
-    written.ok().map(|_| Ok(new))
+    store
+        .put(&resource.storage, &key, Expect::Revision(revision), new)
+        .is_ok()
 }

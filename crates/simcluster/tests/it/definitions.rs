@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::support::*;
 
-const CRDS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+pub(crate) const CRDS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 const WIDGETS: &str = "/apis/demo.test/v1/namespaces/default/widgets";
 
 pub(crate) fn definition() -> Value {
@@ -22,9 +22,14 @@ fn widget(name: &str) -> Value {
 }
 
 pub(crate) async fn install(cluster: &grove_simcluster::Cluster) {
-    let made = post(cluster, CRDS, &definition()).await;
+    install_definition(cluster, &definition()).await;
+}
+
+/// Creates a definition and waits until its kind is served.
+pub(crate) async fn install_definition(cluster: &grove_simcluster::Cluster, definition: &Value) {
+    let made = post(cluster, CRDS, definition).await;
     assert_eq!(made.code, 201, "{}", made.text);
-    let path = format!("{CRDS}/widgets.demo.test");
+    let path = format!("{CRDS}/{}", made.body["metadata"]["name"].as_str().unwrap());
     let established = |answer: &Answer| {
         let conditions = answer.body["status"]["conditions"].as_array();
         conditions

@@ -12,6 +12,7 @@ mod fleet;
 mod lists;
 mod objects;
 mod pods;
+mod schemas;
 mod socket;
 mod support;
 mod watches;

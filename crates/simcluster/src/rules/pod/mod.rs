@@ -164,9 +164,9 @@ pub fn validate(pod: &Value) -> Vec<FieldError> {
                 "" => errors.push(FieldError::required(format!("{path}.name"), "")),
                 name => {
                     let problem = names::dns_label_problem(name);
-                    errors.extend(problem.map(|p| FieldError::invalid(format!("{path}.name"), &json!(name), p)));
+                    errors.extend(problem.map(|p| FieldError::invalid(format!("{path}.name"), json!(name), p)));
                     if !seen.insert(name) {
-                        errors.push(FieldError::duplicate(format!("{path}.name"), &json!(name)));
+                        errors.push(FieldError::duplicate(format!("{path}.name"), json!(name)));
                     }
                 }
             }
@@ -198,9 +198,9 @@ fn validate_gates(spec: &Value) -> Vec<FieldError> {
         let path = format!("spec.schedulingGates[{i}]");
         let name = gate["name"].as_str().unwrap_or_default();
         let problem = names::label_key_problem(name);
-        errors.extend(problem.map(|p| FieldError::invalid(&path, &json!(name), p)));
+        errors.extend(problem.map(|p| FieldError::invalid(&path, json!(name), p)));
         if !seen.insert(name) {
-            errors.push(FieldError::duplicate(&path, &json!(name)));
+            errors.push(FieldError::duplicate(&path, json!(name)));
         }
     }
     if !seen.is_empty() && !spec["nodeName"].as_str().unwrap_or_default().is_empty() {

@@ -89,7 +89,7 @@ fn deadline(was: &Value, is: &Value) -> Option<FieldError> {
     ) {
         (Some(old), Some(new)) if new > old => Some(FieldError::invalid(
             path,
-            &json!(new),
+            json!(new),
             "must be less than or equal to previous value",
         )),
         (Some(_), None) => Some(FieldError::invalid(
@@ -140,7 +140,7 @@ fn node_affinity(was: &Value, is: &Value) -> Vec<FieldError> {
     let path = format!("spec.affinity.nodeAffinity.{REQUIRED}.nodeSelectorTerms");
     if old.len() != new.len() {
         let why = "no additions/deletions to non-empty NodeSelectorTerms list are allowed";
-        return vec![FieldError::invalid(path, &json!(new), why)];
+        return vec![FieldError::invalid(path, json!(new), why)];
     }
     let changed = old
         .iter()
