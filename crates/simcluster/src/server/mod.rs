@@ -21,6 +21,7 @@ mod internal;
 mod media;
 mod openapi;
 mod output;
+mod patch;
 mod query;
 mod read;
 mod review;

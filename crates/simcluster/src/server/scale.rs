@@ -3,7 +3,8 @@
 use serde_json::{Value, json};
 
 use super::output::Reply;
-use super::update::{Patch, rewrite};
+use super::patch::Patch;
+use super::update::rewrite;
 use super::{Call, Place, decode};
 use crate::registry::Form;
 use crate::registry::custom::ScalePaths;

@@ -4,8 +4,8 @@ use serde_json::{Value, json};
 
 use super::create::{check_size, create_object};
 use super::decode::{self, Source};
-use super::media::media_type;
 use super::output::{Document, Reply};
+use super::patch::Patch;
 use super::{Call, admission, custom};
 use crate::registry::{Form, Subresource};
 use crate::rules::{kinds, metadata};
@@ -94,64 +94,6 @@ fn served_form(call: &Call, stored: &Value) -> Value {
     served["apiVersion"] = json!(call.api_version());
     served["kind"] = json!(call.resource().kind);
     served
-}
-
-/// A change to part of an object.
-#[derive(Debug)]
-pub(crate) enum Patch {
-    Json(json_patch::Patch),
-    Merge(Value),
-}
-
-impl Patch {
-    pub(crate) fn read(call: &Call) -> Result<Self, ApiError> {
-        let unreadable = |error: serde_json::Error| ApiError::bad_request(format!("error decoding patch: {error}"));
-        match media_type(&call.body.media_type) {
-            "application/json-patch+json" => serde_json::from_slice(&call.body.bytes)
-                .map(Patch::Json)
-                .map_err(unreadable),
-            "application/merge-patch+json" => {
-                let patch: Value = serde_json::from_slice(&call.body.bytes).map_err(unreadable)?;
-                match patch.is_object() {
-                    true => Ok(Patch::Merge(patch)),
-                    false => Err(ApiError::bad_request("error decoding patch: Invalid JSON Patch")),
-                }
-            }
-            "application/json" => Err(ApiError::new(
-                415,
-                "UnsupportedMediaType",
-                "415: Unsupported Media Type",
-            )),
-            _ => {
-                let accepted = "application/json-patch+json, application/merge-patch+json";
-                Err(ApiError::unsupported_media(accepted))
-            }
-        }
-    }
-
-    pub(crate) fn apply(&self, mut object: Value) -> Result<Value, ApiError> {
-        match self {
-            Patch::Merge(patch) => json_patch::merge(&mut object, patch),
-            Patch::Json(patch) => apply_json_patch(patch, &mut object)?,
-        }
-        Ok(object)
-    }
-}
-
-fn apply_json_patch(patch: &json_patch::Patch, object: &mut Value) -> Result<(), ApiError> {
-    for operation in &patch.0 {
-        if let json_patch::PatchOperation::Test(test) = operation {
-            // The API server lets `test null` pass on a missing path, and kube's finalizer helper relies on it.
-            if test.value.is_null() && object.pointer(test.path.as_str()).is_none() {
-                continue;
-            }
-        }
-        json_patch::patch(object, std::slice::from_ref(operation)).map_err(|_| {
-            let message = "the server rejected our request due to an error in our request";
-            ApiError::new(422, "Invalid", message).with_details(json!({}))
-        })?;
-    }
-    Ok(())
 }
 
 /// What a write made of an object.

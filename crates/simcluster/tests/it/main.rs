@@ -11,6 +11,7 @@ mod discovery;
 mod fleet;
 mod lists;
 mod objects;
+mod patches;
 mod pods;
 mod schemas;
 mod socket;
