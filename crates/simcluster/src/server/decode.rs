@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use super::media::media_type;
 use super::query::FieldValidation;
 use super::{Body, Call, custom};
+use crate::protobuf;
 use crate::registry::Form;
 use crate::status::{ApiError, FieldError};
 
@@ -27,7 +28,7 @@ pub(crate) enum Source {
     Patch,
 }
 
-/// Reads a body as JSON or YAML.
+/// Reads a body as JSON, YAML or protobuf.
 pub(crate) fn value(body: &Body, kind: &str) -> Result<Value, ApiError> {
     match media_type(&body.media_type) {
         "" | "application/json" | "*/*" => serde_json::from_slice(&body.bytes).map_err(|error| {
@@ -44,6 +45,8 @@ pub(crate) fn value(body: &Body, kind: &str) -> Result<Value, ApiError> {
             serde_saphyr::from_str(text)
                 .map_err(|error| unrecognized(kind, &format!("json parse error: {error}"), &body.bytes))
         }
+        "application/vnd.kubernetes.protobuf" => protobuf::decode(&body.bytes)
+            .map_err(|error| ApiError::bad_request(format!("the object provided is unrecognized: {error}"))),
         _ => {
             let accepted = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
             Err(ApiError::unsupported_media(accepted))

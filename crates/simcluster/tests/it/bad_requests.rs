@@ -207,3 +207,31 @@ proptest! {
         });
     }
 }
+
+/// A field of bytes in protobuf's encoding.
+fn field(number: u8, content: &[u8]) -> Vec<u8> {
+    let length = u8::try_from(content.len()).unwrap();
+    assert!(length < 128, "longer fields need a longer length");
+    [&[number << 3 | 2, length], content].concat()
+}
+
+#[tokio::test(start_paused = true)]
+async fn bodies_in_protobuf_are_read() {
+    let cluster = cluster();
+    let media = "application/vnd.kubernetes.protobuf";
+    let metadata = field(1, &field(1, b"proto"));
+    let data = field(2, &[field(1, b"a"), field(2, b"b")].concat());
+    let kind = field(1, &[field(1, b"v1"), field(2, b"ConfigMap")].concat());
+    let object = field(2, &[metadata, data].concat());
+    let body = [&b"k8s\0"[..], &kind, &object].concat();
+    let made = raw(&cluster, "POST", MAPS, media, &body).await;
+    assert_eq!(
+        (made.code, &made.body["data"]),
+        (201, &json!({"a": "b"})),
+        "{}",
+        made.text
+    );
+    let answer = raw(&cluster, "POST", MAPS, media, &body[4..]).await;
+    assert_eq!(answer.code, 400);
+    assert!(answer.message().contains("expected prefix"), "{}", answer.message());
+}
