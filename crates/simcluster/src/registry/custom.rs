@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::{Form, Resource, Subresource, Traits, Version};
+use crate::patch::Types;
 use crate::schema::Schema;
 use crate::store::ResourceName;
 
@@ -15,6 +16,8 @@ pub struct CustomVersion {
     pub published: Value,
     /// The same, compiled. A definition whose schema does not compile is refused, so that there always is one.
     pub schema: Option<Schema>,
+    /// The same as types, which say how server-side apply merges.
+    pub types: Option<Types>,
     /// Where the scale subresource finds its numbers.
     pub scale: Option<ScalePaths>,
     /// `additionalPrinterColumns`.
@@ -105,12 +108,14 @@ fn served_version(name: &ResourceName, kind: &str, version: &Value, served: &[&V
             .unwrap_or_default();
         format!("{}/{version_name} {kind} is deprecated{advice}", name.group)
     };
+    let api_version = format!("{}/{version_name}", name.group);
     let published = version["schema"]["openAPIV3Schema"].clone();
     Version {
         name: version_name.to_owned(),
         deprecation: (version["deprecated"] == true).then(|| warning.unwrap_or_else(usual)),
         form: Form::Custom(Arc::new(CustomVersion {
             schema: Schema::compile("", &published).ok(),
+            types: Types::from_custom_resource(&api_version, kind, &published).ok(),
             published,
             scale,
             printer_columns: version["additionalPrinterColumns"]

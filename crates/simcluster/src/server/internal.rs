@@ -39,6 +39,7 @@ impl Server {
             accepted: Default::default(),
             body: Body::default(),
             now: self.clock.now(),
+            manager: "simcluster".to_owned(),
         })
     }
 

@@ -2,6 +2,9 @@
 
 use crate::status::ApiError;
 
+/// The media type of server-side apply.
+pub(crate) const APPLY_PATCH: &str = "application/apply-patch+yaml";
+
 /// How an answer is written down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub(crate) enum Encoding {

@@ -10,6 +10,7 @@
 //! starts again. How requests arrive is [`crate::door`]'s matter; what the cluster does by itself, [`crate::behaviour`]'s.
 
 mod admission;
+mod apply;
 mod binding;
 mod create;
 mod custom;
@@ -143,8 +144,14 @@ impl Server {
                 let Some(place) = self.locate(&registry, target)? else {
                     return Ok(Reply::page_not_found());
                 };
+                let agent = header_text(&parts.headers, header::USER_AGENT);
+                let manager = match query.text("fieldManager") {
+                    "" => agent.split('/').next().unwrap_or_default(),
+                    manager => manager,
+                };
                 let call = Call {
                     server: self.clone(),
+                    manager: manager.to_owned(),
                     place,
                     query,
                     accepted,
@@ -226,6 +233,8 @@ pub(crate) struct Call {
     pub(crate) accepted: Accepted,
     pub(crate) body: Body,
     pub(crate) now: Timestamp,
+    /// Who writes, for the ownership of fields.
+    pub(crate) manager: String,
 }
 
 impl Call {

@@ -40,6 +40,7 @@ impl Patch {
                 if strategic.is_some() {
                     accepted += ", application/strategic-merge-patch+json";
                 }
+                accepted += ", application/apply-patch+yaml";
                 Err(ApiError::unsupported_media(&accepted))
             }
         }

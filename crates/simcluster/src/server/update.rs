@@ -4,9 +4,10 @@ use serde_json::{Value, json};
 
 use super::create::{check_size, create_object};
 use super::decode::{self, Source};
+use super::media::{APPLY_PATCH, media_type};
 use super::output::{Document, Reply};
 use super::patch::Patch;
-use super::{Call, admission, custom};
+use super::{Call, admission, apply, custom};
 use crate::registry::{Form, Subresource};
 use crate::rules::{kinds, metadata};
 use crate::status::{ApiError, FieldError};
@@ -72,6 +73,9 @@ fn check_uid(call: &Call, old: &Value, sent: &Value) -> Result<(), ApiError> {
 }
 
 pub(crate) async fn patch(call: &Call) -> Result<Reply, ApiError> {
+    if media_type(&call.body.media_type) == APPLY_PATCH {
+        return apply::apply(call);
+    }
     let dry_run = call.query.dry_run("PatchOptions")?;
     let validation = call.query.field_validation("PatchOptions")?;
     let patch = Patch::read(call)?;
@@ -86,7 +90,7 @@ pub(crate) async fn patch(call: &Call) -> Result<Reply, ApiError> {
 }
 
 /// A stored object as the client of this request sees it.
-fn served_form(call: &Call, stored: &Value) -> Value {
+pub(crate) fn served_form(call: &Call, stored: &Value) -> Value {
     let mut served = match &call.version().form {
         Form::Converted { serve, .. } => serve(stored.clone()),
         Form::Typed(_) | Form::Custom(_) => stored.clone(),
@@ -104,7 +108,7 @@ pub(crate) struct Written {
 }
 
 impl Written {
-    fn reply(self, call: &Call, mut warnings: Vec<String>) -> Reply {
+    pub(crate) fn reply(self, call: &Call, mut warnings: Vec<String>) -> Reply {
         warnings.extend(self.warnings);
         call.reply(200, Document::Value(self.object)).with_warnings(warnings)
     }
@@ -152,6 +156,7 @@ fn prepare(call: &Call, old: &Value, new: &mut Value) -> Result<Vec<String>, Api
     metadata::prepare_update(old, new);
     kinds::default(resource, new);
     custom::default(call, new);
+    apply::track(call, old, new);
     kinds::prepare_update(resource, old, new);
     if call.place.subresource.is_none() {
         metadata::count_generation(resource, resource.has(Subresource::Status), old, new);
