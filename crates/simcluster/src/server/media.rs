@@ -1,6 +1,7 @@
 //! Content negotiation: in which form a client wants the answer, and in which form it sent the body.
 
 use crate::status::ApiError;
+use crate::table::{IncludeObject, TableError};
 
 /// The media type of server-side apply.
 pub(crate) const APPLY_PATCH: &str = "application/apply-patch+yaml";
@@ -21,6 +22,8 @@ pub(crate) enum View {
     Object,
     /// Only its metadata, as `PartialObjectMetadata`.
     Metadata,
+    /// A row of a table, with so much of the object in it.
+    Table(IncludeObject),
     /// The groups of discovery in one document.
     AggregatedDiscovery,
 }
@@ -45,6 +48,16 @@ impl Accepted {
         })
     }
 
+    /// The same with the parameter that says how much of each object a table carries.
+    pub(crate) fn including(mut self, parameter: &str) -> Result<Self, ApiError> {
+        if let View::Table(include) = &mut self.view {
+            *include = parameter
+                .parse()
+                .map_err(|error: TableError| ApiError::bad_request(error.to_string()))?;
+        }
+        Ok(self)
+    }
+
     fn clause(clause: &str) -> Option<Self> {
         let mut parts = clause.split(';').map(str::trim);
         let encoding = match parts.next()? {
@@ -64,6 +77,7 @@ impl Accepted {
             (Some("PartialObjectMetadata" | "PartialObjectMetadataList"), Some("meta.k8s.io"), Some("v1")) => {
                 View::Metadata
             }
+            (Some("Table"), Some("meta.k8s.io"), Some("v1")) => View::Table(IncludeObject::default()),
             (Some("APIGroupDiscoveryList"), Some("apidiscovery.k8s.io"), Some("v2")) => View::AggregatedDiscovery,
             _ => return None,
         };

@@ -28,6 +28,7 @@ mod read;
 mod review;
 mod route;
 mod scale;
+mod tables;
 mod token;
 mod update;
 mod watch;
@@ -144,6 +145,7 @@ impl Server {
                 let Some(place) = self.locate(&registry, target)? else {
                     return Ok(Reply::page_not_found());
                 };
+                let accepted = accepted.including(query.text("includeObject"))?;
                 let agent = header_text(&parts.headers, header::USER_AGENT);
                 let manager = match query.text("fieldManager") {
                     "" => agent.split('/').next().unwrap_or_default(),

@@ -118,6 +118,9 @@ impl Document {
 impl Call {
     /// One object as JSON in the version and view that the client asked for, with `apiVersion` and `kind`.
     pub(crate) fn encode(&self, document: Document) -> Bytes {
+        if let View::Table(include) = self.accepted.view {
+            return Bytes::from(self.table_of_one(document, include).to_string());
+        }
         if self.accepted.view == View::Metadata {
             let mut value = document.into_value();
             let metadata = json!({"metadata": value["metadata"].take()});
@@ -147,6 +150,10 @@ impl Call {
 
     /// An answer with a list.
     pub(crate) fn reply_list(&self, metadata: &Value, items: Vec<Document>) -> Reply {
+        if let View::Table(include) = self.accepted.view {
+            let table = self.table(metadata, items, include);
+            return self.finish(200, Bytes::from(table.to_string()));
+        }
         let partial = self.accepted.view == View::Metadata;
         let (api_version, kind) = match partial {
             true => ("meta.k8s.io/v1".to_owned(), "PartialObjectMetadataList"),

@@ -9,8 +9,10 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep_until};
 
 use super::Call;
+use super::media::View;
 use super::output::{Content, Document, Reply, envelope};
 use super::read::{Selection, list_options_invalid};
+use super::tables::Columns;
 use crate::rules::metadata;
 use crate::status::{ApiError, FieldError};
 use crate::store::{self, Compacted, Event, EventKind, Subscription};
@@ -33,6 +35,7 @@ pub(crate) fn open(call: &Call) -> Result<Reply, ApiError> {
     let end = Instant::now() + timeout.min(Duration::from_secs(365 * 24 * 3600));
     let bookmarks = call.query.flag("allowWatchBookmarks");
     let mut pending = VecDeque::new();
+    let mut columns = Columns::default();
     let from = match start {
         Start::After(revision) => revision,
         Start::Everything { end_mark } => {
@@ -43,7 +46,9 @@ pub(crate) fn open(call: &Call) -> Result<Reply, ApiError> {
             let mut lines = BytesMut::new();
             for (_, entry) in page.items {
                 let document = Document::Stored(entry.bytes);
-                put_if_selected(call, &selection, document, &mut lines);
+                if let Some(document) = selected(call, &selection, document) {
+                    put_line(EventKind::Added, &encode(call, document, &mut columns), &mut lines);
+                }
             }
             if end_mark && bookmarks {
                 lines.put(bookmark(call, page.revision, true));
@@ -65,6 +70,7 @@ pub(crate) fn open(call: &Call) -> Result<Reply, ApiError> {
         call: call.clone(),
         selection,
         pending,
+        columns,
         subscription,
         end,
         next_bookmark: bookmarks.then(|| next_bookmark(end)).flatten(),
@@ -122,6 +128,7 @@ struct State {
     call: Call,
     selection: Selection,
     pending: VecDeque<Bytes>,
+    columns: Columns,
     /// `None` once the watch has nothing more to say.
     subscription: Option<Subscription>,
     end: Instant,
@@ -174,7 +181,7 @@ impl State {
             .filter(|event| namespace.is_none_or(|ns| event.key.namespace == ns))
         {
             if let Some((kind, document)) = select(&self.call, &self.selection, event) {
-                put_line(kind, &self.call.encode(document), &mut lines);
+                put_line(kind, &encode(&self.call, document, &mut self.columns), &mut lines);
             }
         }
         if !lines.is_empty() {
@@ -214,18 +221,20 @@ fn select(call: &Call, selection: &Selection, event: &Event) -> Option<(EventKin
     }
 }
 
-fn put_if_selected(call: &Call, selection: &Selection, document: Document, lines: &mut BytesMut) {
-    let document = match selection.is_empty() {
-        true => document,
-        false => {
-            let value = document.into_value();
-            if !selection.matches(&call.selectable_form(&value)) {
-                return;
-            }
-            Document::Value(value)
-        }
-    };
-    put_line(EventKind::Added, &call.encode(document), lines);
+fn selected(call: &Call, selection: &Selection, document: Document) -> Option<Document> {
+    if selection.is_empty() {
+        return Some(document);
+    }
+    let value = document.into_value();
+    let matches = selection.matches(&call.selectable_form(&value));
+    matches.then_some(Document::Value(value))
+}
+
+fn encode(call: &Call, document: Document, columns: &mut Columns) -> Bytes {
+    match call.accepted.view {
+        View::Table(include) => columns.encode(call, document, include),
+        View::Object | View::Metadata | View::AggregatedDiscovery => call.encode(document),
+    }
 }
 
 fn put_line(kind: EventKind, object: &[u8], lines: &mut BytesMut) {
@@ -245,7 +254,10 @@ fn bookmark(call: &Call, revision: u64, end_of_initial_events: bool) -> Bytes {
         metadata["annotations"] = json!({"k8s.io/initial-events-end": "true"});
     }
     let fields = Bytes::from(json!({"metadata": metadata}).to_string());
-    let object = envelope(&call.api_version(), &call.resource().kind, &fields);
+    let object = match call.accepted.view {
+        View::Table(_) => envelope("meta.k8s.io/v1", "Table", &fields),
+        _ => envelope(&call.api_version(), &call.resource().kind, &fields),
+    };
     let mut line = BytesMut::new();
     line.put_slice(b"{\"type\":\"BOOKMARK\",\"object\":");
     line.put_slice(&object);

@@ -16,4 +16,5 @@ mod pods;
 mod schemas;
 mod socket;
 mod support;
+mod tables;
 mod watches;
