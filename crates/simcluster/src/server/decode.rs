@@ -9,6 +9,7 @@ use super::query::FieldValidation;
 use super::{Body, Call, custom};
 use crate::protobuf;
 use crate::registry::Form;
+use crate::schema::duplicate_fields;
 use crate::status::{ApiError, FieldError};
 
 /// How much of a body an error message repeats.
@@ -107,7 +108,13 @@ pub(crate) fn shape(
     if let Some(schema) = custom::schema(call) {
         unknown.extend(schema.prune(&mut served));
     }
-    let warnings: Vec<String> = unknown.iter().map(|path| format!("unknown field \"{path}\"")).collect();
+    let repeated = match (validation, source) {
+        (FieldValidation::Warn | FieldValidation::Strict, Source::Body) => duplicate_fields(&call.body.bytes),
+        (FieldValidation::Ignore, _) | (_, Source::Patch) => Vec::new(),
+    };
+    let repeated = repeated.iter().map(|path| format!("duplicate field \"{path}\""));
+    let unknown = unknown.iter().map(|path| format!("unknown field \"{path}\""));
+    let warnings: Vec<String> = repeated.chain(unknown).collect();
     if validation == FieldValidation::Strict && !warnings.is_empty() {
         return Err(strict(call, &warnings, source));
     }

@@ -235,3 +235,22 @@ async fn bodies_in_protobuf_are_read() {
     assert_eq!(answer.code, 400);
     assert!(answer.message().contains("expected prefix"), "{}", answer.message());
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_field_that_stands_twice_is_told() {
+    let cluster = cluster();
+    let body = br#"{"metadata": {"name": "twice"}, "data": {"a": "1", "a": "2"}}"#;
+    let strict = format!("{MAPS}?fieldValidation=Strict");
+    let refused = raw(&cluster, "POST", &strict, "application/json", body).await;
+    assert_eq!(refused.code, 400);
+    assert!(
+        refused
+            .message()
+            .ends_with("strict decoding error: duplicate field \"data.a\""),
+        "{}",
+        refused.message()
+    );
+    let made = raw(&cluster, "POST", MAPS, "application/json", body).await;
+    assert_eq!((made.code, &made.body["data"]["a"]), (201, &json!("2")));
+    assert_eq!(made.warnings(), ["299 - \"duplicate field \\\"data.a\\\"\""]);
+}
