@@ -6,7 +6,7 @@
 use std::time::{Duration, Instant};
 
 use grove_placement::bench::{Case, Instance};
-use grove_placement::{Budget, Gang, Outcome, Solver};
+use grove_placement::{Budget, Gang, Outcome, PreemptionRequest, Running, Solver, preempt};
 
 #[global_allocator]
 static ALLOCATOR: dhat::Alloc = dhat::Alloc;
@@ -71,6 +71,57 @@ fn measure(instance: &mut Instance, case: &Case, sizes: &[u64], variants: &mut u
     );
 }
 
+/// A rack for a gang on a cluster that 2,000 gangs of lower priority fill.
+fn measure_preemption(nodes: usize) {
+    let mut instance = Instance::new(nodes);
+    let mut solver = Solver::new();
+    let whole_host = instance.shape(8, 0);
+    let gpu = instance.shape(1, 0);
+    let filler = instance.gang(None, None, 1, gpu);
+    let mut running: Vec<Running> = Vec::new();
+    for size in [
+        instance.gang(Some("rack"), None, 4, whole_host),
+        instance.gang(None, None, 1, whole_host),
+        filler,
+    ] {
+        while let Outcome::Placed(plan) = solver.solve(&mut instance.cluster, &size, Budget::default()) {
+            if running.len() >= 2_000 {
+                break;
+            }
+            let assignments = plan.assignments.clone();
+            instance
+                .cluster
+                .commit(&assignments)
+                .expect("a plan that was just made fits");
+            let minimum = vec![size.pod_groups[0].minimum];
+            running.push(Running {
+                name: format!("g{}", running.len()),
+                priority: 0,
+                assignments,
+                minimum,
+                budget: None,
+            });
+        }
+    }
+    let gang = instance.gang(Some("rack"), None, 8, whole_host);
+    let request = PreemptionRequest {
+        gang: &gang,
+        priority: 1,
+        running: &running,
+        budgets: &[],
+    };
+    let mut victims = None;
+    let micros = best_of(|_| {
+        let start = Instant::now();
+        victims = preempt(&mut solver, &mut instance.cluster, request).map(|found| found.victims.len());
+        start.elapsed()
+    });
+    println!(
+        "preemption for 8 x 8 GPU in a rack among {} gangs: {micros:.1} us, victims {victims:?}",
+        running.len()
+    );
+}
+
 fn main() {
     let asked: Vec<usize> = std::env::args().filter_map(|text| text.parse().ok()).collect();
     let sizes = if asked.is_empty() { vec![1_000, 10_000] } else { asked };
@@ -99,5 +150,6 @@ fn main() {
                 .collect();
             measure(&mut instance, &case, &sizes, &mut variants);
         }
+        measure_preemption(nodes);
     }
 }

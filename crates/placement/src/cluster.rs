@@ -205,6 +205,13 @@ impl Cluster {
         }
     }
 
+    /// Puts back what was released for a trial, whether or not it fits.
+    pub(crate) fn retake(&mut self, assignments: &[Assignment]) {
+        for assignment in assignments {
+            self.move_pods(assignment, -1);
+        }
+    }
+
     /// A copy in which nodes are open to all that they keep away, or empty, or both.
     pub(crate) fn what_if(&self, open: bool, empty: bool) -> Cluster {
         let mut copy = Cluster::new();

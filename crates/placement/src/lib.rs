@@ -11,6 +11,7 @@
 //!   ├ topology     the tree of domains
 //!   └ shapes       pods that are alike ── counts: how many fit, per node and domain
 //! solve   ── one gang on one cluster: placed, infeasible, or undecided within the budget
+//! preempt ── which running gangs would have to go for one of higher priority
 //! explain ── why a gang cannot be placed, and what would help
 //! report  ── where the scopes of a gang lie, by name
 //! ```
@@ -24,6 +25,7 @@ mod eligibility;
 mod explain;
 mod gang;
 mod plan;
+mod preempt;
 mod report;
 mod resources;
 mod shapes;
@@ -35,6 +37,7 @@ pub use eligibility::{Attribute, Effect, Requirement, Rules, Taint, Test, Tolera
 pub use explain::{Nearest, Obstacle, Proof, Reason, Waiting, explain};
 pub use gang::{Gang, Group, Pack, PodGroup, Replica};
 pub use plan::{Assignment, Plan, Quality, Stale, Work};
+pub use preempt::{Preemption, Request as PreemptionRequest, Running, Victim, preempt};
 pub use report::{ScopeReport, Standing, report, score};
 pub use resources::{Amounts, Resource};
 pub use shapes::{Shape, ShapeId};

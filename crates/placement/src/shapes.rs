@@ -161,6 +161,11 @@ impl ShapeState {
         if self.rooms[node as usize] == 0 {
             return 0;
         }
+        self.room_on(node, ledger, taken)
+    }
+
+    /// The same for a node that is known to be eligible, where less may be taken than the ledger says.
+    pub(crate) fn room_on(&self, node: u32, ledger: &Ledger, taken: impl Fn(Resource) -> i64) -> u16 {
         ledger.room(node, &self.scarce_first, taken)
     }
 

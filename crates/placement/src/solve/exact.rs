@@ -36,6 +36,9 @@ struct Origin {
 
 const UNREACHED: u32 = u32::MAX;
 
+/// States that fit in memory, whatever the budget.
+const STATES_MAX: u64 = 1 << 24;
+
 #[derive(Debug, Default)]
 pub(crate) struct Packer {
     kinds: Vec<Kind>,
@@ -134,7 +137,7 @@ impl Packer {
         }
         self.paths = usize::from(task.view.tree.last_depth()) + 1;
         let per_layer = states.saturating_mul(self.paths as u64);
-        let most = task.states_max.min(u64::from(u32::MAX));
+        let most = task.states_max.min(STATES_MAX);
         let hosts_max = self
             .kinds
             .iter()

@@ -102,6 +102,9 @@ pub(crate) struct Search<'a> {
     spent_to_find: u64,
 }
 
+/// Scopes that choose a domain. The search is that deep; a gang with more is left undecided.
+const SCOPES_MAX: usize = 512;
+
 /// Candidates are put in order this many at a time: mostly the first ones are all that is looked at.
 const SORTED_AT_ONCE: usize = 16;
 
@@ -128,6 +131,9 @@ impl<'a> Search<'a> {
 
     pub(crate) fn run(mut self) -> End {
         let (view, problem) = (self.view, self.problem);
+        if problem.order.len() > SCOPES_MAX {
+            return End::GaveUp;
+        }
         self.scratch.overlay.start(view, problem);
         self.scratch.targets.clear();
         self.scratch.targets.resize(problem.scopes.len(), ROOT);

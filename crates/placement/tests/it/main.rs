@@ -5,4 +5,5 @@ mod exactness;
 mod explanations;
 mod generate;
 mod invariants;
+mod preemption;
 mod world;
