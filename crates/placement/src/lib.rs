@@ -12,6 +12,7 @@
 //!   └ shapes       pods that are alike ── counts: how many fit, per node and domain
 //! solve   ── one gang on one cluster: placed, infeasible, or undecided within the budget
 //! preempt ── which running gangs would have to go for one of higher priority
+//! defragment ── which could move, so that a blocked gang finds room
 //! explain ── why a gang cannot be placed, and what would help
 //! report  ── where the scopes of a gang lie, by name
 //! ```
@@ -21,6 +22,7 @@
 pub mod bench;
 mod cluster;
 mod counts;
+mod defragment;
 mod eligibility;
 mod explain;
 mod gang;
@@ -33,11 +35,12 @@ mod solve;
 mod topology;
 
 pub use cluster::{Cluster, NodeId, NodeSpec};
+pub use defragment::{Defragmentation, Movable, Move, defragment};
 pub use eligibility::{Attribute, Effect, Requirement, Rules, Taint, Test, Toleration, Traits, Verdict};
 pub use explain::{Nearest, Obstacle, Proof, Reason, Waiting, explain};
 pub use gang::{Gang, Group, Pack, PodGroup, Replica};
 pub use plan::{Assignment, Plan, Quality, Stale, Work};
-pub use preempt::{Preemption, Request as PreemptionRequest, Running, Victim, preempt};
+pub use preempt::{Preemption, PreemptionRequest, Running, Victim, preempt};
 pub use report::{ScopeReport, Standing, report, score};
 pub use resources::{Amounts, Resource};
 pub use shapes::{Shape, ShapeId};

@@ -6,8 +6,7 @@
 //! higher priority are never touched, and no more pods of a disruption budget than it allows. The answer is a plan: the
 //! cluster is left as it was found.
 
-use crate::NodeId;
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, NodeId};
 use crate::eligibility::Verdict;
 use crate::gang::{Gang, PodGroup, Replica};
 use crate::plan::{Assignment, Plan};
@@ -48,7 +47,7 @@ pub struct Preemption {
 
 /// What is asked.
 #[derive(Clone, Copy, Debug)]
-pub struct Request<'a> {
+pub struct PreemptionRequest<'a> {
     pub gang: &'a Gang,
     pub priority: i32,
     pub running: &'a [Running],
@@ -57,13 +56,13 @@ pub struct Request<'a> {
 }
 
 /// Domains in which victims are chosen one by one, of those whose estimate is best.
-const DOMAINS_MAX: usize = 8;
+pub(crate) const DOMAINS_MAX: usize = 8;
 
 /// Less is better: the highest priority among the victims, whole gangs, pods.
-type Cost = (i32, usize, u32);
+pub(crate) type Cost = (i32, usize, u32);
 
 /// A domain with those who could go.
-struct Prospect {
+pub(crate) struct Prospect {
     place: Place,
     estimate: Cost,
     /// Running gangs with pods there.
@@ -71,7 +70,7 @@ struct Prospect {
 }
 
 /// Finds the cheapest victims: nobody if the gang fits as it is; none at all if even all of them would not be enough.
-pub fn preempt(solver: &mut Solver, cluster: &mut Cluster, request: Request) -> Option<Preemption> {
+pub fn preempt(solver: &mut Solver, cluster: &mut Cluster, request: PreemptionRequest) -> Option<Preemption> {
     let tree = cluster.trees.get(request.gang.topology.0 as usize)?;
     let depth = required_depth(tree, request.gang);
     let whole_cluster = tree.word(0).to_owned();
@@ -98,7 +97,7 @@ pub fn preempt(solver: &mut Solver, cluster: &mut Cluster, request: Request) -> 
     best.map(|(_, preemption)| preemption)
 }
 
-fn required_depth(tree: &Tree, gang: &Gang) -> u8 {
+pub(crate) fn required_depth(tree: &Tree, gang: &Gang) -> u8 {
     let replica = gang.replica.as_ref().map(|replica| replica.required.as_str());
     let word = gang.pack.required.as_deref().or(replica);
     word.and_then(|word| tree.depth_of(word)).unwrap_or(0)
@@ -113,7 +112,7 @@ struct Load {
 }
 
 /// The domains that could hold the gang if all of lower priority left them, cheapest estimate first.
-fn rank_domains(cluster: &Cluster, request: Request, depth: u8) -> Vec<Prospect> {
+pub(crate) fn rank_domains(cluster: &Cluster, request: PreemptionRequest, depth: u8) -> Vec<Prospect> {
     let tree = &cluster.trees[request.gang.topology.0 as usize];
     let loads = loads(tree, request, depth);
     let mut prospects: Vec<Prospect> = Vec::new();
@@ -138,7 +137,7 @@ fn rank_domains(cluster: &Cluster, request: Request, depth: u8) -> Vec<Prospect>
 }
 
 /// What may go, by node: one pass over everything that runs.
-fn loads(tree: &Tree, request: Request, depth: u8) -> Vec<Load> {
+fn loads(tree: &Tree, request: PreemptionRequest, depth: u8) -> Vec<Load> {
     let lower = request
         .running
         .iter()
@@ -163,7 +162,7 @@ fn loads(tree: &Tree, request: Request, depth: u8) -> Vec<Load> {
 }
 
 /// About what freeing a place costs; none if the gang would not fit even then.
-fn estimate(cluster: &Cluster, request: Request, loads: &[Load]) -> Option<Cost> {
+fn estimate(cluster: &Cluster, request: PreemptionRequest, loads: &[Load]) -> Option<Cost> {
     let missing = request
         .gang
         .pod_groups
@@ -184,7 +183,7 @@ fn estimate(cluster: &Cluster, request: Request, loads: &[Load]) -> Option<Cost>
 }
 
 /// Frees the nodes that give most for least until enough pods find room.
-fn cheapest(request: Request, loads: &[Load], gains: &[u32], lacking: u32) -> Cost {
+fn cheapest(request: PreemptionRequest, loads: &[Load], gains: &[u32], lacking: u32) -> Cost {
     let priority = |load: &Load| {
         load.held
             .iter()
@@ -248,7 +247,7 @@ fn gain(cluster: &Cluster, pod_group: &PodGroup, load: &Load) -> u32 {
 }
 
 /// What of a running gang could go from a place: its surplus there, and then all of it.
-fn push_units(tree: &Tree, request: Request, place: Place, index: usize, units: &mut Vec<Victim>) {
+fn push_units(tree: &Tree, request: PreemptionRequest, place: Place, index: usize, units: &mut Vec<Victim>) {
     let running = &request.running[index];
     let spare_of = |(group, minimum): (usize, &u32)| {
         let of_group = running
@@ -300,10 +299,10 @@ fn pods(unit: &Victim) -> u32 {
 }
 
 /// Chooses victims in one domain: the fewest of the cheapest that suffice, and then without those that turn out needless.
-fn free_domain(
+pub(crate) fn free_domain(
     solver: &mut Solver,
     cluster: &mut Cluster,
-    request: Request,
+    request: PreemptionRequest,
     prospect: &Prospect,
 ) -> Option<(Cost, Preemption)> {
     let gang = confined(cluster, request.gang, prospect.place);
@@ -381,7 +380,7 @@ fn free_domain(
     ))
 }
 
-fn cost_of(request: Request, gone: &[&Victim]) -> Cost {
+fn cost_of(request: PreemptionRequest, gone: &[&Victim]) -> Cost {
     let priority = gone
         .iter()
         .map(|unit| request.running[unit.running].priority)
@@ -410,7 +409,7 @@ fn confined(cluster: &Cluster, gang: &Gang, place: Place) -> Gang {
 }
 
 /// Units in order, without those that would take a disruption budget beyond what it allows.
-fn allowed<'a>(request: Request, units: &[&'a Victim]) -> Vec<&'a Victim> {
+fn allowed<'a>(request: PreemptionRequest, units: &[&'a Victim]) -> Vec<&'a Victim> {
     let mut taken: Vec<&Victim> = Vec::new();
     for unit in units {
         // A gang goes with its surplus or not at all.
@@ -424,7 +423,7 @@ fn allowed<'a>(request: Request, units: &[&'a Victim]) -> Vec<&'a Victim> {
     taken
 }
 
-fn within_budgets(request: Request, gone: &[&Victim]) -> bool {
+fn within_budgets(request: PreemptionRequest, gone: &[&Victim]) -> bool {
     let mut left = request.budgets.to_vec();
     gone.iter().all(|unit| match request.running[unit.running].budget {
         None => true,

@@ -5,15 +5,16 @@
 //! anything better than what is known. When every scope has its domain, the items are packed into hosts. With budget
 //! enough the search is complete: what it finds is the best there is, and when it finds nothing there is nothing.
 
+mod bounds;
+
 use std::cmp::Reverse;
-use std::ops::Range;
 
 use crate::plan::Work;
 use crate::solve::exact::{Packer, Task, TooLarge};
 use crate::solve::fill::{Filler, Job, Need};
 use crate::solve::overlay::{Overlay, Put, View, opens};
 use crate::solve::problem::{Problem, Scope};
-use crate::solve::rank::{Policy, Rank};
+use crate::solve::rank::Rank;
 use crate::topology::{Place, ROOT};
 
 /// How much work a search may do: candidates, hosts and states looked at, not time, so that it repeats exactly.
@@ -363,133 +364,6 @@ impl<'a> Search<'a> {
         }
         rest[..count].sort_unstable_by(order);
         at + count
-    }
-
-    /// Pods of a shape that a place has room for.
-    fn room(&self, place: Place, shape: usize) -> u64 {
-        let shape = &self.view.shapes[self.problem.shapes[shape].0 as usize];
-        if place.depth == self.view.tree.host_depth() {
-            return u64::from(shape.rooms[place.id as usize]);
-        }
-        u64::from(shape.counts(self.view.topology).pods[place.id as usize])
-    }
-
-    /// Whether a domain may have a host for all items of a scope; a no is certain.
-    fn may_have_host(&self, scope_index: usize, domain: u32) -> bool {
-        let items = &self.problem.scopes[scope_index].items;
-        self.problem.items[items.clone()].iter().all(|item| {
-            let shape = &self.view.shapes[self.problem.shapes[item.shape].0 as usize];
-            let pods = self.problem.places_needed(items.clone(), item.shape);
-            shape.counts(self.view.topology).hosts[domain as usize].may_hold(pods)
-        })
-    }
-
-    /// Whether a place may hold some items; a no is certain.
-    fn can_hold(&self, place: Place, items: Range<usize>) -> bool {
-        let has_places = |item: usize| {
-            let shape = self.problem.items[item].shape;
-            self.problem.places_needed(items.clone(), shape) <= self.room(place, shape)
-        };
-        items.clone().all(has_places) && (items.len() < 2 || self.has_amounts(place, items))
-    }
-
-    /// Whether a place has as much free as some items ask for in sum.
-    fn has_amounts(&self, place: Place, items: Range<usize>) -> bool {
-        self.problem.resources.iter().all(|resource| {
-            let asked = self.problem.items[items.clone()].iter().map(|item| {
-                let shape = &self.view.shapes[self.problem.shapes[item.shape].0 as usize];
-                shape.requests.get(*resource).saturating_mul(u64::from(item.pods))
-            });
-            asked.fold(0, u64::saturating_add) <= opens(self.view, place, Some(*resource))
-        })
-    }
-
-    /// Whether the places around a new target still hold all items that are confined to them by now.
-    fn others_fit(&self, target: Place, own: &Range<usize>) -> bool {
-        if own.len() == self.problem.items.len() || self.problem.items.len() < 2 {
-            return true;
-        }
-        let tree = self.view.tree;
-        (1..=target.depth).rev().all(|depth| {
-            let around = tree.widen(target, depth);
-            (0..self.problem.shapes.len()).all(|shape| {
-                let inside = |item: &usize| tree.is_within(self.place_of(self.problem.items[*item].scope), around);
-                let pods = |item: usize| {
-                    self.problem
-                        .displaces(item, shape)
-                        .saturating_mul(u64::from(self.problem.items[item].pods))
-                };
-                let needed = (0..self.problem.items.len())
-                    .filter(inside)
-                    .map(pods)
-                    .fold(0, u64::saturating_add);
-                needed <= self.room(around, shape)
-            })
-        })
-    }
-
-    /// The least that some items need of the domains and hosts below a place.
-    fn need(&mut self, place: Place, items: Range<usize>) -> Need {
-        let opens = opens(self.view, place, self.problem.scarce);
-        let mut need = Need {
-            opens,
-            ..Need::default()
-        };
-        if place.depth == self.view.tree.host_depth() {
-            return need;
-        }
-        let children = &self.view.tree.domains[place.id as usize].children;
-        let rooms = &mut self.scratch.filler.rooms;
-        for item in items.clone() {
-            let shape = self.problem.items[item].shape;
-            let needed = self.problem.places_needed(items.clone(), shape);
-            let needed = u32::try_from(needed).unwrap_or(u32::MAX);
-            let counts = self.view.shapes[self.problem.shapes[shape].0 as usize].counts(self.view.topology);
-            if self.problem.policy == Policy::FewestHosts {
-                need.hosts = need.hosts.max(counts.hosts[place.id as usize].hosts_for(needed));
-            }
-            if !children.is_empty() {
-                rooms.clear();
-                for child in children {
-                    rooms.add(counts.pods[*child as usize]);
-                }
-                need.children = need.children.max(rooms.fewest(needed));
-            }
-        }
-        need
-    }
-
-    /// Whether what is chosen so far can still lead to something better than what is known.
-    fn is_worth_it(&self) -> bool {
-        self.best.is_none_or(|best| self.is_better(&self.floor_rank(), &best))
-    }
-
-    /// Whether a rank is better; being only tighter counts while the budget for that lasts.
-    fn is_better(&self, rank: &Rank, best: &Rank) -> bool {
-        let layout = self.scratch.overlay.layout;
-        rank < best
-            && (layout.visible(rank) < layout.visible(best)
-                || self.work.total() - self.spent_to_find < self.budget.tighten)
-    }
-
-    /// No placement with the domains chosen so far is better than this.
-    fn floor_rank(&self) -> Rank {
-        let mut rank = self.scratch.overlay.used;
-        rank.set_shortfall(self.shortfall);
-        let (place, need) = self.floor;
-        let layout = self.scratch.overlay.layout;
-        for depth in 1..=layout.host_depth {
-            let least = match depth {
-                _ if depth <= place.depth => 1,
-                _ if depth == layout.host_depth => need.hosts.max(need.children),
-                _ => need.children,
-            };
-            let domains = rank.at_mut(layout.domains(depth));
-            *domains = (*domains).max(u64::from(least));
-            let opened = rank.at_mut(layout.opened(depth));
-            *opened = (*opened).max(self.problem.scarce_demand);
-        }
-        rank
     }
 
     fn is_out_of_budget(&mut self) -> bool {

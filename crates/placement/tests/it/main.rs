@@ -6,4 +6,5 @@ mod explanations;
 mod generate;
 mod invariants;
 mod preemption;
+mod repair;
 mod world;

@@ -1,8 +1,9 @@
 //! Who has to go for a gang of higher priority, and who never does.
 
 use grove_placement::{
-    Assignment, Budget, Cluster, Gang, Level, NodeSpec, Outcome, Pack, PodGroup, Preemption, PreemptionRequest,
-    Resource, Running, Shape, ShapeId, Solver, TopologyId, TopologySpec, Traits, preempt,
+    Assignment, Budget, Cluster, Gang, Level, Movable, NodeSpec, Outcome, Pack, PodGroup, Preemption,
+    PreemptionRequest, Resource, Running, Shape, ShapeId, Solver, TopologyId, TopologySpec, Traits, defragment,
+    preempt,
 };
 
 use crate::generate::Dice;
@@ -262,4 +263,81 @@ fn in_10_000_random_cases_nobody_of_equal_or_higher_priority_goes_and_nothing_po
         planned > 2_000 && impossible > 1_000,
         "{planned} planned, {impossible} impossible"
     );
+}
+
+impl Site {
+    /// Everything that runs, as gangs that may be moved.
+    fn movable(&self) -> Vec<Movable> {
+        let gang = |running: &Running| {
+            let pods = running.assignments[0].pods;
+            let workers = PodGroup {
+                name: "workers".to_owned(),
+                group: None,
+                pack: Pack::default(),
+                shape: running.assignments[0].shape,
+                minimum: pods,
+                desired: pods,
+                bound: Vec::new(),
+            };
+            let pack = Pack {
+                required: Some("host".to_owned()),
+                preferred: None,
+            };
+            Gang {
+                name: running.name.clone(),
+                topology: self.topology,
+                replica: None,
+                pack,
+                groups: Vec::new(),
+                pod_groups: vec![workers],
+            }
+        };
+        self.running
+            .iter()
+            .map(|running| Movable {
+                running: running.clone(),
+                gang: gang(running),
+            })
+            .collect()
+    }
+}
+
+#[test]
+fn moving_two_gangs_together_frees_a_rack_for_a_third() {
+    let mut site = site(2, 4);
+    for host in [0, 1, 4, 5] {
+        assert!(site.run(host, 1, 8, 0));
+    }
+    let gang = site.gang(Some("rack"), 4, 8);
+    let movable = site.movable();
+    let found = defragment(&mut Solver::new(), &mut site.cluster, &gang, &movable, &[]).expect("two moves suffice");
+    assert_eq!(found.moves.len(), 2);
+    let small = site.gang(Some("rack"), 2, 8);
+    assert_eq!(
+        defragment(&mut Solver::new(), &mut site.cluster, &small, &movable, &[]),
+        None,
+        "it fits as it is"
+    );
+}
+
+#[test]
+fn every_proposed_move_has_a_place() {
+    let mut proposed = 0;
+    for seed in 0..2_000 {
+        let mut dice = Dice(seed);
+        let mut site = random_site(&mut dice);
+        let gang = site.gang(Some("rack"), 1 + dice.roll(4) as u32, 1 << dice.roll(4));
+        let before = site.free();
+        let movable = site.movable();
+        let found = defragment(&mut Solver::new(), &mut site.cluster, &gang, &movable, &[]);
+        assert_eq!(before, site.free(), "seed {seed}: proposing changes nothing");
+        let Some(found) = found else { continue };
+        proposed += 1;
+        found.moves.iter().for_each(|step| site.cluster.release(&step.from));
+        assert_eq!(site.cluster.commit(&found.plan.assignments), Ok(()), "seed {seed}");
+        for step in &found.moves {
+            assert_eq!(site.cluster.commit(&step.to), Ok(()), "seed {seed}");
+        }
+    }
+    assert!(proposed > 100, "only {proposed} proposals");
 }
