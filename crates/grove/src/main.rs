@@ -29,13 +29,13 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Show what Grove does, on a cluster inside this process; nothing else is needed
+    /// Start a cluster inside this process, with Grove's API on it; nothing else is needed
     Demo(commands::demo::Args),
     /// Run the embedded cluster alone, for kubectl and others
     Cluster(commands::cluster::Args),
     /// Print all CustomResourceDefinitions as YAML
     Crds(commands::crds::Args),
-    /// Run the operator: it keeps workloads, gangs and topologies as they are declared
+    /// Run the operator. It starts, leads and answers probes; its controllers are not built yet
     Operator(commands::operator::Args),
 }
 

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use grove_api::topology::{DEFAULT_TOPOLOGY_NAME, TopologyLevel};
 use grove_api::{ClusterTopology, ClusterTopologySpec};
 use k8s_openapi::api::core::v1::Node;
@@ -28,8 +28,8 @@ pub(crate) struct Args {
     #[arg(long)]
     once: bool,
     /// How many nodes
-    #[arg(long, value_name = "N", default_value = "64")]
-    nodes: usize,
+    #[arg(long, value_name = "N", default_value = "64", value_parser = clap::value_parser!(u16).range(1..=10_000))]
+    nodes: u16,
     /// The address to listen on; port 0 takes a free one
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:0")]
     listen: SocketAddr,
@@ -51,7 +51,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
 
 async fn tell(args: &Args) -> Result<()> {
     let begun = Instant::now();
-    let nodes = Nodes::Count(args.nodes).specs()?;
+    let nodes = Nodes::Count(args.nodes.into()).specs()?;
     let embedded = Embedded::start(nodes, args.listen, embedded::default_kubeconfig()).await?;
     let client = embedded.cluster.client();
     println!("cluster   listens on https://{}", embedded.listener.address());
@@ -59,6 +59,7 @@ async fn tell(args: &Args) -> Result<()> {
     println!("API       {} kinds of Grove are served", grove_api::crds::YAML.len());
     topology(&client).await?;
     show_nodes(&client).await?;
+    println!("workloads are checked and stored, and not started yet: the controllers are still being built");
     println!("ready     after {:.1} s", begun.elapsed().as_secs_f64());
     if args.once {
         return Ok(());
@@ -118,14 +119,19 @@ async fn topology(client: &Client) -> Result<()> {
 /// One line a block, one `■` a host, a space between racks.
 async fn show_nodes(client: &Client) -> Result<()> {
     let nodes = Api::<Node>::all(client.clone()).list(&ListParams::default()).await?;
-    ensure!(!nodes.items.is_empty(), "the cluster has no nodes");
-    let mut blocks: BTreeMap<String, BTreeMap<String, usize>> = BTreeMap::new();
+    // By length first: z2b1 comes before z10b1.
+    let mut blocks: BTreeMap<(usize, String), BTreeMap<String, usize>> = BTreeMap::new();
     for node in &nodes {
         let label = |level: usize| node.labels().get(LEVELS[level].1).cloned().unwrap_or_default();
-        *blocks.entry(label(1)).or_default().entry(label(2)).or_default() += 1;
+        let block = label(1);
+        *blocks
+            .entry((block.len(), block))
+            .or_default()
+            .entry(label(2))
+            .or_default() += 1;
     }
     println!("nodes     {}, eight GPUs each", nodes.items.len());
-    for (block, racks) in blocks.iter().take(8) {
+    for ((_, block), racks) in blocks.iter().take(8) {
         let racks: Vec<String> = racks.values().map(|hosts| "■".repeat(*hosts)).collect();
         println!("          {block:<6} {}", racks.join(" "));
     }
