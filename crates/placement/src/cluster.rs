@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use crate::eligibility::{Rules, Traits, Verdict};
 use crate::plan::{Assignment, Stale};
 use crate::resources::{Amounts, Ledger, Resource, signed};
-use crate::shapes::{Log, RuleSet, Shape, ShapeId, ShapeState, Sources, cool_down};
+use crate::shapes::{Log, RuleSet, Shape, ShapeId, ShapeState, Sources, make_room};
 use crate::topology::{TopologyId, TopologySpec, Tree};
 
 /// Handle of a node. It stays the node's own while the node exists and returns with it under the same name.
@@ -287,6 +287,7 @@ impl Cluster {
     /// Brings the counts of a shape for a topology up to date.
     pub(crate) fn refresh(&mut self, shape: ShapeId, topology: TopologyId) {
         self.asked += 1;
+        make_room(&mut self.shapes, shape.0 as usize);
         let state = &mut self.shapes[shape.0 as usize];
         let sources = Sources {
             ledger: &self.ledger,
@@ -295,7 +296,6 @@ impl Cluster {
             log: &self.log,
         };
         state.refresh(topology.0 as usize, &sources, self.asked);
-        cool_down(&mut self.shapes);
     }
 
     fn push_node(&mut self, name: &str) -> u32 {

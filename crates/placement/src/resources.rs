@@ -163,11 +163,19 @@ impl Ledger {
 
     /// The same for all nodes at once, one resource after the other: each pass reads one column from end to end.
     pub(crate) fn count_rooms(&self, requests: &[(Resource, u64)], rooms: &mut [u16]) {
-        rooms.fill(u16::MAX);
-        for &(resource, amount) in requests {
+        let Some(((first, amount), others)) = requests.split_first() else {
+            return rooms.fill(u16::MAX);
+        };
+        let per_unit = 1.0 / *amount as f64;
+        let most = amount.saturating_mul(u64::from(u16::MAX));
+        for (room, free) in rooms.iter_mut().zip(&self.columns[first.0 as usize].free) {
+            *room = quotient(((*free).max(0) as u64).min(most), *amount, per_unit);
+        }
+        for &(resource, amount) in others {
             let per_unit = 1.0 / amount as f64;
             for (room, free) in rooms.iter_mut().zip(&self.columns[resource.0 as usize].free) {
                 let free = (*free).max(0) as u64;
+                // Rarely: the scarce resource was counted first.
                 if amount.saturating_mul(u64::from(*room)) > free {
                     *room = quotient(free, amount, per_unit);
                 }

@@ -19,7 +19,7 @@ pub struct Shape {
     pub rules: Rules,
 }
 
-/// Shapes whose counts are kept at hand; the one not asked for longest is counted again when it returns.
+/// Shapes whose counts are kept at hand; the one not asked for longest makes room and is counted again on its return.
 const HOT_MAX: usize = 64;
 
 /// Nodes that changed, oldest first.
@@ -197,13 +197,18 @@ impl ShapeState {
     }
 }
 
-/// Lets go of the counts of the shape that was not asked for longest, when too many are kept.
-pub(crate) fn cool_down(shapes: &mut [ShapeState]) {
-    if shapes.iter().filter(|shape| shape.cursor.is_some()).count() <= HOT_MAX {
+/// Hands the memory of the shape that was not asked for longest to one that is to be counted, when enough are kept.
+pub(crate) fn make_room(shapes: &mut [ShapeState], wanted: usize) {
+    let hot = shapes.iter().enumerate().filter(|(_, shape)| shape.cursor.is_some());
+    if shapes[wanted].cursor.is_some() || hot.clone().count() < HOT_MAX {
         return;
     }
-    let hot = shapes.iter_mut().filter(|shape| shape.cursor.is_some());
-    if let Some(coldest) = hot.min_by_key(|shape| shape.last_asked) {
-        *coldest = ShapeState::new(std::mem::take(&mut coldest.requests), coldest.rule_set);
-    }
+    let Some((coldest, _)) = hot.min_by_key(|(_, shape)| shape.last_asked) else {
+        return;
+    };
+    let old = &mut shapes[coldest];
+    let requests = std::mem::take(&mut old.requests);
+    let memory = std::mem::replace(old, ShapeState::new(requests, old.rule_set));
+    shapes[wanted].rooms = memory.rooms;
+    shapes[wanted].counts = memory.counts;
 }

@@ -205,3 +205,29 @@ fn a_commit_that_no_longer_fits_changes_nothing() {
         "a node that is gone takes no pods"
     );
 }
+
+#[test]
+fn more_shapes_than_are_kept_at_hand_are_still_counted_right() {
+    let mut dice = Dice(5);
+    let mut site = site(&mut dice);
+    let shapes: Vec<ShapeId> = (1..=100)
+        .map(|cpus| {
+            let requests = [(site.resources[0], 1 + cpus % 3), (site.resources[1], cpus)]
+                .into_iter()
+                .collect();
+            site.cluster.shape(&Shape {
+                requests,
+                ..Shape::default()
+            })
+        })
+        .collect();
+    for round in 0..3 {
+        let mut fresh = site.cluster.what_if(false, false);
+        for shape in &shapes {
+            let topology = site.topologies[round % 2];
+            let live = summary(&mut site.cluster, *shape, topology);
+            assert_eq!(live, summary(&mut fresh, *shape, topology));
+        }
+        (0..500).for_each(|_| change(&mut site, &mut dice));
+    }
+}
