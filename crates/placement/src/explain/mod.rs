@@ -8,6 +8,8 @@ mod words;
 
 pub use survey::{Nearest, Obstacle};
 
+use std::cell::RefCell;
+
 use crate::cluster::Cluster;
 use crate::gang::{Gang, Pack, PodGroup};
 use crate::solve::{Budget, Outcome, Solver};
@@ -84,7 +86,7 @@ pub fn explain(cluster: &Cluster, gang: &Gang) -> Option<Proof> {
     if Solver::new().solve(&mut now, &gang, Budget::default()) != Outcome::Infeasible {
         return None;
     }
-    let case = Case::new(&now, &gang);
+    let case = Case::new(cluster, now, &gang);
     let (reason, sentence) = case.reason();
     Some(Proof {
         reason,
@@ -100,6 +102,8 @@ pub fn explain(cluster: &Cluster, gang: &Gang) -> Option<Proof> {
 /// One scope of a gang that does not fit, and what there is for it.
 struct Case<'a> {
     cluster: &'a Cluster,
+    /// A copy to try things on: solving counts, so it needs one that it may change.
+    trial: RefCell<Cluster>,
     gang: &'a Gang,
     members: Members<'a>,
     scope: String,
@@ -114,7 +118,7 @@ struct Case<'a> {
 
 impl<'a> Case<'a> {
     /// Finds the smallest scope that does not fit even alone; the gang itself if all do.
-    fn new(cluster: &'a Cluster, gang: &'a Gang) -> Self {
+    fn new(cluster: &'a Cluster, mut trial: Cluster, gang: &'a Gang) -> Self {
         let all: Members = gang
             .pod_groups
             .iter()
@@ -135,7 +139,7 @@ impl<'a> Case<'a> {
         }
         let alone = scopes
             .into_iter()
-            .find(|(_, pack, members)| !members.is_empty() && !fits_alone(cluster, gang, pack, members));
+            .find(|(_, pack, members)| !members.is_empty() && !fits_alone(&mut trial, gang, pack, members));
         let only_together = alone.is_none() && all.len() > 1;
         let (scope, pack, members) = alone.unwrap_or((&gang.name, &gang.pack, all));
         let tree = &cluster.trees[gang.topology.0 as usize];
@@ -150,6 +154,7 @@ impl<'a> Case<'a> {
         let nearest = nearest(cluster, gang, &members, depth, pin);
         Case {
             cluster,
+            trial: RefCell::new(trial),
             gang,
             members,
             scope: scope.to_owned(),
@@ -180,13 +185,18 @@ impl<'a> Case<'a> {
         if fits(&mut self.cluster.what_if(true, false), self.gang) {
             return (Reason::NodesUnavailable, self.say_unavailable());
         }
-        if self.pin.is_some() && fits(&mut self.cluster.what_if(false, false), &unpinned(self.gang)) {
+        if self.pin.is_some() && self.fits_now(&unpinned(self.gang)) {
             return (Reason::ReplicaPinned, self.say_pinned());
         }
         match self.lacking_amount() {
             Some(sentence) => (Reason::InsufficientCapacity, sentence),
             None => (Reason::Fragmented, self.say_fragmented()),
         }
+    }
+
+    /// Whether another gang would fit the cluster as it is.
+    fn fits_now(&self, gang: &Gang) -> bool {
+        fits(&mut self.trial.borrow_mut(), gang)
     }
 
     /// Eligible nodes without the topology's labels that have room: how many, and for how many pods of the tightest
@@ -229,7 +239,7 @@ fn fits(cluster: &mut Cluster, gang: &Gang) -> bool {
 }
 
 /// Whether some pod-groups fit with one constraint, the rest of the gang left out.
-fn fits_alone(cluster: &Cluster, gang: &Gang, pack: &Pack, members: &Members) -> bool {
+fn fits_alone(cluster: &mut Cluster, gang: &Gang, pack: &Pack, members: &Members) -> bool {
     let mut pod_groups: Vec<PodGroup> = members.iter().map(|pod_group| (*pod_group).clone()).collect();
     if let [only] = pod_groups.as_mut_slice() {
         only.pack = Pack::default();
@@ -249,7 +259,7 @@ fn fits_alone(cluster: &Cluster, gang: &Gang, pack: &Pack, members: &Members) ->
         groups: Vec::new(),
         pod_groups,
     };
-    fits(&mut cluster.what_if(false, false), &alone)
+    fits(cluster, &alone)
 }
 
 fn minimum_of(gang: &Gang) -> Gang {

@@ -1,7 +1,7 @@
 //! The sentences of a proof. Each says what is needed, what comes closest, and what that lacks.
 
 use super::survey::{Nearest, Obstacle, fits_when_empty, may_open, nodes_in, obstacle, verdict};
-use super::{Case, Proof, Reason, fits, unpinned};
+use super::{Case, Proof, Reason, unpinned};
 use crate::cluster::Cluster;
 use crate::eligibility::Verdict;
 use crate::gang::{Gang, PodGroup};
@@ -295,7 +295,7 @@ impl Case<'_> {
         if reason == Reason::NodesUnavailable {
             changes.push(format!("{} were open", list(&self.closed_nodes())));
         }
-        if reason == Reason::ReplicaPinned && fits(&mut self.cluster.what_if(false, false), &unpinned(self.gang)) {
+        if reason == Reason::ReplicaPinned && self.fits_now(&unpinned(self.gang)) {
             changes.push("the replica were free of its domain".to_owned());
         }
         changes.extend(self.broader_level());
@@ -323,7 +323,7 @@ impl Case<'_> {
             gang.pod_groups
                 .iter_mut()
                 .for_each(|pod_group| widen(&mut pod_group.pack.required));
-            let fits = fits(&mut self.cluster.what_if(false, false), &gang);
+            let fits = self.fits_now(&gang);
             fits.then(|| {
                 if depth > 0 {
                     format!("the level were {}", tree.word(depth))
@@ -344,7 +344,7 @@ impl Case<'_> {
         let reduced = gang.pod_groups.iter_mut().find(|known| known.name == pod_group.name)?;
         reduced.minimum -= pod_group.missing() - room;
         let minimum = reduced.minimum;
-        let fits = room > 0 && fits(&mut self.cluster.what_if(false, false), &gang);
+        let fits = room > 0 && self.fits_now(&gang);
         fits.then(|| format!("{} had at most {}", pod_group.name, count(minimum as usize, "pod")))
     }
 }
