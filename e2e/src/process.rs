@@ -144,6 +144,7 @@ mod tests {
         assert!(!alive(id));
     }
 
+    /// Invariant 7.
     #[tokio::test]
     async fn a_closed_pipe_alone_kills_the_program() {
         let dir = tempfile::tempdir().unwrap();

@@ -182,6 +182,7 @@ mod tests {
         assert_eq!(found, [deleted, Change::Update(wanted), Change::Create(new)]);
     }
 
+    /// Invariant 9.
     #[test]
     fn strangers_are_reported_and_never_written() {
         let stranger = clique("a", "someone", 9);

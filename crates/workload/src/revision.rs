@@ -272,6 +272,7 @@ mod tests {
         assert_eq!(changed.delete, [record.name_any()]);
     }
 
+    /// Invariant 8.
     #[test]
     fn an_operator_that_hashes_differently_rolls_nothing() {
         // The record of an earlier release: other hashes, made by another algorithm.

@@ -1,4 +1,4 @@
-//! No rule of a schema is without a case: what `rules.yaml` covers, against what the schemas hold.
+//! No rule of a schema is without a case (invariant 4): what `rules.yaml` covers, against what the schemas hold.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! What a user writes in a pod template comes back: all of it.
+//! What a user writes in a pod template comes back: all of it (invariants 3 and 5).
 
 use anyhow::{Context, Result};
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! Which crate may use which: arrows point down only, and what decides does no I/O.
+//! Which crate may use which: arrows point down only, and what decides does no I/O (invariants 1 and 2).
 
 use std::collections::BTreeMap;
 use std::process::Command;

@@ -42,6 +42,7 @@ fn with_flag(name: &str) -> Overrides {
     }
 }
 
+/// Invariant 6.
 #[test]
 fn every_bad_file_is_refused_with_these_words() {
     let mut report = String::new();

@@ -1,4 +1,4 @@
-//! Reading an object into its type and writing it again loses nothing.
+//! Reading an object into its type and writing it again loses nothing (invariant 3).
 
 use std::path::Path;
 

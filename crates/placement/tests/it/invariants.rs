@@ -1,4 +1,5 @@
-//! What must hold whatever is asked: more room never hurts, names do not matter, a surplus costs nothing.
+//! What must hold whatever is asked (invariants 10 and 11): more room never hurts, names do not matter, a surplus costs
+//! nothing.
 
 use grove_placement::{Budget, Solver};
 use grove_plancheck::Instance;
