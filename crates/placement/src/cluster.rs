@@ -284,18 +284,20 @@ impl Cluster {
         self.log.push(node, self.nodes.len());
     }
 
-    /// Brings the counts of a shape for a topology up to date.
-    pub(crate) fn refresh(&mut self, shape: ShapeId, topology: TopologyId) {
+    /// Brings the counts of some shapes for a topology up to date; they stay so until the next call.
+    pub(crate) fn refresh(&mut self, shapes: impl Iterator<Item = ShapeId>, topology: TopologyId) {
         self.asked += 1;
-        make_room(&mut self.shapes, shape.0 as usize);
-        let state = &mut self.shapes[shape.0 as usize];
-        let sources = Sources {
-            ledger: &self.ledger,
-            verdicts: &self.rule_sets[state.rule_set].verdicts,
-            trees: &self.trees,
-            log: &self.log,
-        };
-        state.refresh(topology.0 as usize, &sources, self.asked);
+        for shape in shapes {
+            make_room(&mut self.shapes, shape.0 as usize, self.asked);
+            let state = &mut self.shapes[shape.0 as usize];
+            let sources = Sources {
+                ledger: &self.ledger,
+                verdicts: &self.rule_sets[state.rule_set].verdicts,
+                trees: &self.trees,
+                log: &self.log,
+            };
+            state.refresh(topology.0 as usize, &sources, self.asked);
+        }
     }
 
     fn push_node(&mut self, name: &str) -> u32 {

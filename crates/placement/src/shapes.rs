@@ -198,12 +198,14 @@ impl ShapeState {
 }
 
 /// Hands the memory of the shape that was not asked for longest to one that is to be counted, when enough are kept.
-pub(crate) fn make_room(shapes: &mut [ShapeState], wanted: usize) {
+pub(crate) fn make_room(shapes: &mut [ShapeState], wanted: usize, asked: u64) {
     let hot = shapes.iter().enumerate().filter(|(_, shape)| shape.cursor.is_some());
     if shapes[wanted].cursor.is_some() || hot.clone().count() < HOT_MAX {
         return;
     }
-    let Some((coldest, _)) = hot.min_by_key(|(_, shape)| shape.last_asked) else {
+    // Those that are asked for now stay, however many they are.
+    let earlier = hot.filter(|(_, shape)| shape.last_asked < asked);
+    let Some((coldest, _)) = earlier.min_by_key(|(_, shape)| shape.last_asked) else {
         return;
     };
     let old = &mut shapes[coldest];

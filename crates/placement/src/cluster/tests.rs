@@ -108,7 +108,7 @@ type Summary = BTreeMap<String, (u32, Histogram, Vec<u64>)>;
 
 /// Everything that is counted per domain, by path: handles may differ between two clusters.
 fn summary(cluster: &mut Cluster, shape: ShapeId, topology: TopologyId) -> Summary {
-    cluster.refresh(shape, topology);
+    cluster.refresh(std::iter::once(shape), topology);
     let tree = &cluster.trees[topology.0 as usize];
     let counts = cluster.shapes[shape.0 as usize].counts(topology.0 as usize);
     let mut found = Summary::new();
@@ -141,7 +141,8 @@ fn counts_after_100_000_changes_equal_a_fresh_build() {
         // Sometimes a shape reads the log often, sometimes after so much that it counts everything again.
         if number % 7 == 0 {
             let shape = site.shapes[dice.roll(3) as usize];
-            site.cluster.refresh(shape, site.topologies[dice.roll(2) as usize]);
+            let topology = site.topologies[dice.roll(2) as usize];
+            site.cluster.refresh(std::iter::once(shape), topology);
         }
         if number % 2_000 == 0 {
             let mut fresh = site.cluster.what_if(false, false);
@@ -229,5 +230,13 @@ fn more_shapes_than_are_kept_at_hand_are_still_counted_right() {
             assert_eq!(live, summary(&mut fresh, *shape, topology));
         }
         (0..500).for_each(|_| change(&mut site, &mut dice));
+    }
+    site.cluster.refresh(shapes.iter().copied(), site.topologies[0]);
+    for shape in &shapes {
+        let state = &site.cluster.shapes[shape.0 as usize];
+        assert_eq!(
+            state.counts(0).pods[0],
+            state.rooms.iter().map(|room| u32::from(*room)).sum::<u32>()
+        );
     }
 }

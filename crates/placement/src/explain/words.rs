@@ -221,7 +221,10 @@ impl Case<'_> {
         let resources = self.cluster.ledger.resources();
         let needed = |resource: Resource| -> u64 {
             let of = |pod_group: &PodGroup| {
-                self.cluster.requests(pod_group.shape).get(resource) * u64::from(pod_group.missing())
+                self.cluster
+                    .requests(pod_group.shape)
+                    .get(resource)
+                    .saturating_mul(u64::from(pod_group.missing()))
             };
             self.gang.pod_groups.iter().map(of).sum()
         };

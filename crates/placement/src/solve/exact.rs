@@ -6,6 +6,7 @@
 //! known beforehand: the caller is told when it would be too many.
 
 use crate::plan::Work;
+use crate::resources::signed;
 use crate::solve::overlay::{Overlay, Put, View, opens};
 use crate::solve::problem::Problem;
 use crate::solve::rank::Rank;
@@ -368,9 +369,9 @@ impl Task<'_> {
         self.problem.resources.iter().all(|resource| {
             let asked = kinds.iter().map(|kind| {
                 let shape = &self.view.shapes[self.problem.shapes[kind.shape].0 as usize];
-                shape.requests.get(*resource) as i64 * i64::from(digit(step, *kind))
+                signed(shape.requests.get(*resource)).saturating_mul(i64::from(digit(step, *kind)))
             });
-            let asked: i64 = asked.sum();
+            let asked = asked.fold(0, i64::saturating_add);
             asked == 0 || asked <= self.view.ledger.free(node, *resource)
         })
     }

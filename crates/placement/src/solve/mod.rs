@@ -68,9 +68,7 @@ impl Solver {
         if gang.topology.0 as usize >= cluster.trees.len() {
             return Outcome::Infeasible;
         }
-        for pod_group in &gang.pod_groups {
-            cluster.refresh(pod_group.shape, gang.topology);
-        }
+        cluster.refresh(gang.pod_groups.iter().map(|pod_group| pod_group.shape), gang.topology);
         let cluster = &*cluster;
         if gang.pod_groups.iter().any(|pod_group| pod_group.surplus() > 0) {
             // All that is wanted, if that costs no scope what it prefers; the surplus is then placed as well as the rest.
