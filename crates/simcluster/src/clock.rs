@@ -3,16 +3,19 @@
 //! Time is tokio's clock moved to a base timestamp: on a paused runtime it is virtual. Uids and generated names come
 //! from one seeded generator, so that the same sequence of requests gives the same objects.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use jiff::{SignedDuration, Timestamp};
 use tokio::time::Instant;
 
-/// Tells the time of the cluster.
-#[derive(Clone, Copy, Debug)]
+/// Tells the time of the cluster. Clones are the same clock.
+#[derive(Clone, Debug)]
 pub struct Clock {
     base: Timestamp,
     origin: Instant,
+    /// By how much the clock was moved by hand.
+    jumped_millis: Arc<AtomicI64>,
 }
 
 impl Clock {
@@ -21,15 +24,26 @@ impl Clock {
         Self {
             base,
             origin: Instant::now(),
+            jumped_millis: Arc::default(),
         }
     }
 
     /// The time now.
     pub fn now(&self) -> Timestamp {
         let elapsed = SignedDuration::try_from(self.origin.elapsed()).unwrap_or(SignedDuration::MAX);
+        let jumped = SignedDuration::from_millis(self.jumped_millis.load(Ordering::Relaxed));
         self.base
-            .saturating_add(elapsed)
+            .saturating_add(elapsed.saturating_add(jumped))
             .expect("adding a signed duration saturates")
+    }
+
+    /// Moves the clock forward or, if `by` is negative, backward.
+    pub(crate) fn jump(&self, by: SignedDuration) {
+        let millis = i64::try_from(by.as_millis()).unwrap_or(if by.is_negative() { i64::MIN } else { i64::MAX });
+        let moved = |jumped: i64| Some(jumped.saturating_add(millis));
+        self.jumped_millis
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, moved)
+            .expect("the closure always has a value");
     }
 
     /// The instant of tokio's clock at which this clock shows `time`; now, if that has passed.
@@ -62,6 +76,34 @@ impl Entropy {
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         z ^ (z >> 31)
+    }
+
+    /// An even draw from `0..n`; 0 if there is nothing to choose from.
+    pub(crate) fn below(&self, n: u64) -> u64 {
+        // The bias of the remainder is below 2^-32 for every n that occurs here.
+        self.next().checked_rem(n).unwrap_or(0)
+    }
+
+    /// An even draw from `0.0..1.0`.
+    fn fraction(&self) -> f64 {
+        (self.next() >> 11) as f64 / (1_u64 << 53) as f64
+    }
+
+    /// True with this probability.
+    pub(crate) fn chance(&self, probability: f64) -> bool {
+        self.fraction() < probability
+    }
+
+    /// At most one of the choices, each with its probability. One draw, whatever the choices are.
+    pub(crate) fn pick<T: Copy>(&self, choices: &[(f64, T)]) -> Option<T> {
+        let mut left = self.fraction();
+        for (probability, choice) in choices {
+            if left < *probability {
+                return Some(*choice);
+            }
+            left -= probability;
+        }
+        None
     }
 
     /// A version 4 UUID.
@@ -104,6 +146,21 @@ mod tests {
             clock.instant_of(target) - Instant::now(),
             std::time::Duration::from_secs(3600)
         );
+    }
+
+    #[test]
+    fn choices_come_as_often_as_they_should() {
+        let entropy = Entropy::seeded(3);
+        let mut counts = [0_u32; 3];
+        for _ in 0..10_000 {
+            counts[entropy.pick(&[(0.1, 0), (0.3, 1)]).unwrap_or(2)] += 1;
+        }
+        let near = |count: u32, wanted: u32| count.abs_diff(wanted) < 300;
+        assert!(
+            near(counts[0], 1000) && near(counts[1], 3000) && near(counts[2], 6000),
+            "{counts:?}"
+        );
+        assert_eq!(entropy.below(0), 0);
     }
 
     #[test]

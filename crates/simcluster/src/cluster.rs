@@ -10,6 +10,8 @@ use tokio::task::JoinSet;
 use crate::behaviour::{self, Fleet, FleetOptions, NodeSpec};
 use crate::clock::Clock;
 use crate::door::{Door, ListenError, Listener};
+use crate::fault::Faults;
+use crate::history::History;
 use crate::server::Server;
 use crate::store::{ResourceName, Store};
 use crate::user::User;
@@ -26,6 +28,7 @@ pub struct Builder {
     seed: u64,
     start: Timestamp,
     history_per_resource: usize,
+    record_history: bool,
     nodes: Vec<NodeSpec>,
     options: behaviour::Options,
 }
@@ -41,6 +44,7 @@ impl Default for Builder {
             seed: 0,
             start,
             history_per_resource: HISTORY_DEFAULT,
+            record_history: false,
             nodes: Vec::new(),
             options,
         }
@@ -66,6 +70,12 @@ impl Builder {
         self
     }
 
+    /// Whether every write and request is kept for tests to look at; it grows without bound.
+    pub fn record_history(mut self, on: bool) -> Self {
+        self.record_history = on;
+        self
+    }
+
     /// The nodes that the cluster starts with.
     pub fn nodes(mut self, nodes: impl IntoIterator<Item = NodeSpec>) -> Self {
         self.nodes.extend(nodes);
@@ -87,7 +97,11 @@ impl Builder {
     /// Starts the cluster. Must be called inside a tokio runtime.
     pub fn start(self) -> Cluster {
         let store = Arc::new(Store::new(self.history_per_resource));
-        let server = Arc::new(Server::new(store, Clock::starting_at(self.start), self.seed));
+        let mut server = Server::new(store, Clock::starting_at(self.start), self.seed);
+        if self.record_history {
+            server = server.recording();
+        }
+        let server = Arc::new(server);
         let mut tasks = JoinSet::new();
         let fleet = behaviour::start(&server, self.options, &mut tasks);
         bootstrap(&server);
@@ -147,7 +161,17 @@ impl Cluster {
 
     /// The cluster's clock.
     pub fn clock(&self) -> Clock {
-        self.server.clock
+        self.server.clock.clone()
+    }
+
+    /// What goes wrong on the way between clients and the server: nothing, until somebody asks for it here.
+    pub fn faults(&self) -> &Faults {
+        &self.server.faults
+    }
+
+    /// All writes and requests so far; nothing, unless [`Builder::record_history`] was set.
+    pub fn history(&self) -> Option<&History> {
+        self.server.history.as_deref()
     }
 }
 

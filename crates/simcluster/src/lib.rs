@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! Cluster ─┬─ door       kube::Client in process · HTTPS on a socket
+//!          ├─ fault      what goes wrong on the way     history  what happened
 //!          ├─ server     requests: discovery, verbs, subresources, watches
 //!          ├─ behaviour  definitions, garbage, namespaces, nodes: what a cluster does by itself
 //!          ├─ registry   which kinds there are      rules  what objects must look like
@@ -19,6 +20,8 @@ pub mod behaviour;
 pub mod clock;
 pub mod cluster;
 pub mod door;
+pub mod fault;
+pub mod history;
 pub mod patch;
 pub mod protobuf;
 pub mod registry;

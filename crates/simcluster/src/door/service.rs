@@ -12,6 +12,7 @@ use kube::client::retry::RetryPolicy;
 use tower::{BoxError, Service, ServiceBuilder, retry::RetryLayer};
 
 use super::identify;
+use crate::fault::{Visitor, pass};
 use crate::server::{ResponseBody, Server, error_response};
 use crate::user::User;
 
@@ -20,12 +21,15 @@ use crate::user::User;
 pub struct Door {
     server: Arc<Server>,
     user: User,
+    /// When the connection was opened, as faults count.
+    born: u64,
 }
 
 impl Door {
     /// A door through which requests without credentials come from `user`.
     pub fn new(server: Arc<Server>, user: User) -> Self {
-        Self { server, user }
+        let born = server.faults.epoch();
+        Self { server, user, born }
     }
 
     /// A client on this door. It retries what a client made from a kubeconfig retries.
@@ -57,7 +61,9 @@ impl Service<Request<Body>> for Door {
                 Ok(user) => user,
                 Err(error) => return Ok(error_response(&error)),
             };
-            Ok(door.server.serve(Request::from_parts(parts, bytes), &user).await)
+            let visitor = Visitor { user, born: door.born };
+            let answer = pass(&door.server, Request::from_parts(parts, bytes), &visitor).await;
+            answer.map_err(BoxError::from)
         })
     }
 }

@@ -15,6 +15,7 @@ use tokio::task::{JoinHandle, JoinSet};
 use tokio_rustls::TlsAcceptor;
 
 use super::identify;
+use crate::fault::{ConnectionLost, Visitor, pass};
 use crate::server::{BODY_BYTES_MAX, ResponseBody, Server, error_response};
 use crate::status::ApiError;
 
@@ -144,9 +145,11 @@ async fn serve(stream: TcpStream, acceptor: TlsAcceptor, server: Arc<Server>) {
         Ok(stream) => stream,
         Err(error) => return tracing::debug!(%error, "TLS handshake failed"),
     };
+    let born = server.faults.epoch();
     let service = service_fn(move |request| {
         let server = server.clone();
-        async move { Ok::<_, std::convert::Infallible>(answer(&server, request).await) }
+        // An error, the loss of the connection, makes hyper close it.
+        async move { answer(&server, request, born).await }
     });
     let connection = auto::Builder::new(TokioExecutor::new())
         .serve_connection(TokioIo::new(stream), service)
@@ -156,16 +159,20 @@ async fn serve(stream: TcpStream, acceptor: TlsAcceptor, server: Arc<Server>) {
     }
 }
 
-async fn answer(server: &Arc<Server>, request: Request<Incoming>) -> Response<ResponseBody> {
+async fn answer(
+    server: &Arc<Server>,
+    request: Request<Incoming>,
+    born: u64,
+) -> Result<Response<ResponseBody>, ConnectionLost> {
     let (parts, body) = request.into_parts();
     let user = match identify(server, &parts.headers, None) {
         Ok(user) => user,
-        Err(error) => return error_response(&error),
+        Err(error) => return Ok(error_response(&error)),
     };
     // One byte more than the limit tells that it is exceeded, without reading what an attacker sends.
     let bytes = match Limited::new(body, BODY_BYTES_MAX + 1).collect().await {
         Ok(collected) => collected.to_bytes(),
-        Err(_) => return error_response(&ApiError::too_large(BODY_BYTES_MAX)),
+        Err(_) => return Ok(error_response(&ApiError::too_large(BODY_BYTES_MAX))),
     };
-    server.serve(Request::from_parts(parts, bytes), &user).await
+    pass(server, Request::from_parts(parts, bytes), &Visitor { user, born }).await
 }

@@ -39,6 +39,7 @@ impl Server {
             accepted: Default::default(),
             body: Body::default(),
             now: self.clock.now(),
+            stale_by: None,
             manager: "simcluster".to_owned(),
         })
     }

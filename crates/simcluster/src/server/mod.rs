@@ -18,6 +18,7 @@ mod decode;
 mod delete;
 mod discovery;
 mod eviction;
+mod intent;
 mod internal;
 mod media;
 mod openapi;
@@ -42,11 +43,14 @@ use http::{HeaderMap, Method, Request, Response, header};
 use jiff::Timestamp;
 
 use crate::clock::{Clock, Entropy};
+use crate::fault::Faults;
+use crate::history::History;
 use crate::registry::{Registry, Resource, Review, Subresource, Version};
 use crate::status::ApiError;
 use crate::store::{Key, ResourceName, Store};
 use crate::user::User;
 pub(crate) use delete::{DeleteOptions, Propagation};
+pub use intent::{Intent, Verb};
 use media::{Accepted, View};
 use output::Reply;
 pub use output::ResponseBody;
@@ -61,6 +65,8 @@ pub struct Server {
     pub(crate) store: Arc<Store>,
     pub(crate) clock: Clock,
     pub(crate) entropy: Entropy,
+    pub(crate) faults: Arc<Faults>,
+    pub(crate) history: Option<Arc<History>>,
     registry: Mutex<Arc<Registry>>,
     tokens: Mutex<BTreeMap<String, token::Issued>>,
 }
@@ -78,11 +84,23 @@ impl Server {
     pub fn new(store: Arc<Store>, clock: Clock, seed: u64) -> Self {
         Self {
             store,
-            clock,
             entropy: Entropy::seeded(seed),
+            faults: Arc::new(Faults::new(clock.clone(), seed)),
+            history: None,
+            clock,
             registry: Mutex::new(Arc::new(Registry::builtin())),
             tokens: Mutex::default(),
         }
+    }
+
+    /// The same server, keeping the history of all that happens from now on.
+    pub fn recording(mut self) -> Self {
+        let history = Arc::new(History::default());
+        let (recorder, clock) = (history.clone(), self.clock.clone());
+        self.store
+            .observe(move |resource, event| recorder.record(resource, event, clock.now()));
+        self.history = Some(history);
+        self
     }
 
     /// The kinds that are served now.
@@ -159,6 +177,7 @@ impl Server {
                     accepted,
                     body,
                     now: self.clock.now(),
+                    stale_by: parts.extensions.get().copied(),
                 };
                 let warning = call.version().deprecation.clone();
                 let mut reply = call.run(&parts.method).await?;
@@ -226,6 +245,10 @@ pub(crate) struct Body {
     pub(crate) bytes: Bytes,
 }
 
+/// How many revisions a read lags behind, as if a replica that is not up to date answered it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StaleBy(pub(crate) u64);
+
 /// One request to a resource, with all that a verb needs to answer it.
 #[derive(Clone, Debug)]
 pub(crate) struct Call {
@@ -235,6 +258,8 @@ pub(crate) struct Call {
     pub(crate) accepted: Accepted,
     pub(crate) body: Body,
     pub(crate) now: Timestamp,
+    /// A fault: reads show an older state.
+    pub(crate) stale_by: Option<StaleBy>,
     /// Who writes, for the ownership of fields.
     pub(crate) manager: String,
 }

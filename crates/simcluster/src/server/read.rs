@@ -8,9 +8,9 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Value, json};
 
-use super::Call;
 use super::output::{Document, Reply};
 use super::query::Query;
+use super::{Call, StaleBy};
 use crate::registry::Form;
 use crate::selector::{FieldSelector, LabelSelector};
 use crate::status::{ApiError, FieldError};
@@ -23,20 +23,23 @@ const FUTURE_REVISION_WAIT: Duration = Duration::from_secs(3);
 const CHUNK: usize = 2000;
 
 pub(crate) async fn get(call: &Call) -> Result<Reply, ApiError> {
-    if let Some(revision) = call.revision_parameter()? {
+    let not_before = call.revision_parameter()?;
+    if let Some(revision) = not_before {
         call.reach(revision).await?;
     }
-    let entry = call
-        .server
-        .store
-        .get(&call.resource().storage, &call.key())
-        .ok_or_else(|| call.not_found())?;
+    let (store, storage) = (&call.server.store, &call.resource().storage);
+    let entry = match call.stale_revision(not_before) {
+        Some(revision) => store.get_at(storage, &call.key(), revision),
+        None => store.get(storage, &call.key()),
+    };
+    let entry = entry.ok_or_else(|| call.not_found())?;
     Ok(call.reply(200, Document::Stored(entry.bytes)))
 }
 
 pub(crate) async fn list(call: &Call) -> Result<Reply, ApiError> {
     let selection = Selection::of(call)?;
-    let plan = ListPlan::of(call)?;
+    let mut plan = ListPlan::of(call)?;
+    plan.at = plan.at.or_else(|| call.stale_revision(plan.not_before));
     if let Some(revision) = plan.not_before {
         call.reach(revision).await?;
     }
@@ -310,6 +313,15 @@ impl Call {
                 ))
             }),
         }
+    }
+
+    /// The revision that a stale read shows; never one before what the client has seen and names.
+    fn stale_revision(&self, not_before: Option<u64>) -> Option<u64> {
+        let StaleBy(revisions) = self.stale_by?;
+        let store = &self.server.store;
+        let revision = store.revision().saturating_sub(revisions);
+        let kept = store.oldest(&self.resource().storage);
+        Some(revision.max(kept).max(not_before.unwrap_or(0)))
     }
 
     /// Waits for a revision; one that does not come in time is an error.

@@ -186,7 +186,10 @@ struct Inner {
     revision: u64,
     tables: BTreeMap<ResourceName, Table>,
     taps: Vec<mpsc::UnboundedSender<(ResourceName, Event)>>,
+    observer: Option<Box<Observer>>,
 }
+
+type Observer = dyn Fn(&ResourceName, &Event) + Send;
 
 impl fmt::Debug for Store {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -203,6 +206,7 @@ impl Store {
             revision: 1,
             tables: BTreeMap::new(),
             taps: Vec::new(),
+            observer: None,
         };
         Self {
             inner: Mutex::new(inner),
@@ -218,6 +222,16 @@ impl Store {
     /// The object under `key`.
     pub fn get(&self, resource: &ResourceName, key: &Key) -> Option<Entry> {
         self.lock().tables.get(resource)?.objects.get(key).cloned()
+    }
+
+    /// The object under `key` as it was at an earlier revision, or at the oldest one kept.
+    pub fn get_at(&self, resource: &ResourceName, key: &Key, revision: u64) -> Option<Entry> {
+        self.lock().tables.get(resource)?.get_at(key, revision)
+    }
+
+    /// The oldest revision of a resource that can still be read or watched from.
+    pub fn oldest(&self, resource: &ResourceName) -> u64 {
+        self.lock().tables.get(resource).map_or(0, |t| t.history.oldest())
     }
 
     /// How many objects a resource has.
@@ -328,6 +342,13 @@ impl Store {
         receiver
     }
 
+    /// Lets `observer` see every write from now on, in the task that writes and before the writer goes on.
+    ///
+    /// It runs while the store is locked: it must not come back to the store.
+    pub(crate) fn observe(&self, observer: impl Fn(&ResourceName, &Event) + Send + 'static) {
+        self.lock().observer = Some(Box::new(observer));
+    }
+
     /// Forgets the history up to and including `revision`; reads and watches from before it then end in 410.
     pub fn compact(&self, revision: u64) {
         let mut inner = self.lock();
@@ -354,6 +375,9 @@ impl Inner {
 
     fn publish(&mut self, resource: &ResourceName, event: Event, history_max: usize) {
         self.revision = event.revision;
+        if let Some(observer) = &self.observer {
+            observer(resource, &event);
+        }
         self.taps
             .retain(|tap| tap.send((resource.clone(), event.clone())).is_ok());
         let table = self.table(resource);

@@ -35,6 +35,14 @@ impl Table {
         }
     }
 
+    /// The object as it was at `revision`, or at the oldest one kept.
+    pub(super) fn get_at(&self, key: &Key, revision: u64) -> Option<Entry> {
+        match self.history.first_after(revision, key) {
+            Some(event) => event.previous.clone(),
+            None => self.objects.get(key).cloned(),
+        }
+    }
+
     pub(super) fn insert(&mut self, key: &Key, entry: Entry) -> Arc<Key> {
         let shared = match self.objects.get_key_value(key) {
             Some((shared, _)) => shared.clone(),
@@ -117,6 +125,17 @@ impl History {
         let keep_from = self.events.partition_point(|event| event.revision <= revision);
         self.events.drain(..keep_from);
         self.compacted = self.compacted.max(revision);
+    }
+
+    /// The oldest revision from which every change is known.
+    pub(super) fn oldest(&self) -> u64 {
+        self.compacted
+    }
+
+    /// The first change of an object after `revision`.
+    fn first_after(&self, revision: u64, key: &Key) -> Option<&Event> {
+        let start = self.events.partition_point(|event| event.revision <= revision);
+        self.events.range(start..).find(|event| *event.key == *key)
     }
 
     /// Whether every change after `revision` is still known.

@@ -8,6 +8,7 @@ mod controller;
 mod definitions;
 mod deletion;
 mod discovery;
+mod faults;
 mod fleet;
 mod lists;
 mod objects;
