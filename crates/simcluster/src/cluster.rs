@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use futures::FutureExt;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
@@ -12,6 +13,7 @@ use crate::clock::Clock;
 use crate::door::{Door, ListenError, Listener};
 use crate::fault::Faults;
 use crate::history::History;
+use crate::network::Network;
 use crate::server::Server;
 use crate::store::{ResourceName, Store};
 use crate::user::User;
@@ -154,6 +156,11 @@ impl Cluster {
         &self.server
     }
 
+    /// How the cluster reaches webhooks: names that lead to servers in this process or to sockets.
+    pub fn network(&self) -> &Network {
+        &self.server.network
+    }
+
     /// The store, for tests that look behind the API or assert on the history of writes.
     pub fn store(&self) -> &Arc<Store> {
         &self.server.store
@@ -178,7 +185,10 @@ impl Cluster {
 /// What every cluster has from its first moment on.
 fn bootstrap(server: &Arc<Server>) {
     let create = |group: &str, plural: &str, namespace: &str, object: Value| {
-        let made = server.create_internal(&ResourceName::new(group, plural), namespace, object);
+        let made = server
+            .create_internal(&User::admin(), &ResourceName::new(group, plural), namespace, object)
+            .now_or_never()
+            .expect("a new cluster has no webhooks to wait for");
         // The behaviours run already: on several threads one may have furnished a namespace before we do.
         let is_there = made.as_ref().map_or_else(|error| error.code == 409, |_| true);
         debug_assert!(is_there, "{made:?}");

@@ -22,6 +22,7 @@ pub mod cluster;
 pub mod door;
 pub mod fault;
 pub mod history;
+pub mod network;
 pub mod patch;
 pub mod protobuf;
 pub mod registry;
@@ -36,4 +37,5 @@ pub mod user;
 
 pub use behaviour::{Fleet, FleetOptions, InitRunner, NodeSpec};
 pub use cluster::{Builder, Cluster};
+pub use network::{Network, PipeListener};
 pub use user::User;

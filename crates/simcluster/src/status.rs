@@ -1,5 +1,6 @@
 //! What goes wrong, in Kubernetes' words: the `Status` object, its reasons, and field errors.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use serde::Serialize;
@@ -14,7 +15,7 @@ pub struct ApiError {
     /// HTTP status code.
     pub code: u16,
     /// `reason` of the Status; empty where the API server gives none.
-    pub reason: &'static str,
+    pub reason: Cow<'static, str>,
     /// `message` of the Status.
     pub message: String,
     /// `details` of the Status; null where there are none.
@@ -25,10 +26,10 @@ pub struct ApiError {
 
 impl ApiError {
     /// An error without details.
-    pub fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
+    pub fn new(code: u16, reason: impl Into<Cow<'static, str>>, message: impl Into<String>) -> Self {
         Self {
             code,
-            reason,
+            reason: reason.into(),
             message: message.into(),
             details: Value::Null,
             continue_token: None,

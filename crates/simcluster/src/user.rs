@@ -49,6 +49,24 @@ impl User {
         user
     }
 
+    /// A controller of kube-controller-manager, which has a service account for each.
+    pub fn controller(name: &str) -> Self {
+        let groups = [
+            "system:serviceaccounts",
+            "system:serviceaccounts:kube-system",
+            "system:authenticated",
+        ];
+        Self::named(&format!("system:serviceaccount:kube-system:{name}"), &groups)
+    }
+
+    /// The kubelet of a node.
+    pub fn node(name: &str) -> Self {
+        Self::named(
+            &format!("system:node:{name}"),
+            &["system:nodes", "system:authenticated"],
+        )
+    }
+
     /// `userInfo`, as reviews show it.
     pub fn info(&self) -> Value {
         let mut info = json!({"username": self.name, "groups": self.groups});

@@ -52,7 +52,7 @@ pub(super) async fn run(actor: Actor, mut writes: Writes) {
             Room::Same => continue,
         };
         for key in candidates {
-            state.try_bind(&actor, &pods, &key);
+            state.try_bind(&actor, &pods, &key).await;
         }
     }
 }
@@ -137,7 +137,7 @@ impl State {
         true
     }
 
-    fn try_bind(&mut self, actor: &Actor, pods: &ResourceName, key: &Key) {
+    async fn try_bind(&mut self, actor: &Actor, pods: &ResourceName, key: &Key) {
         let Some(pod) = actor.get(pods, key) else { return };
         if self.placed.contains_key(key) {
             return;
@@ -157,8 +157,8 @@ impl State {
         let Some(node) = fitting else {
             return self.report(actor, pods, key, &reasons);
         };
-        let bound = actor.server.bind_internal(key, metadata::text(&pod, "uid"), &node);
-        match bound {
+        let uid = metadata::text(&pod, "uid");
+        match actor.server.bind_internal(&actor.user, key, uid, &node).await {
             Ok(()) => {
                 self.pending.remove(key);
                 self.place(key.clone(), node, asked);

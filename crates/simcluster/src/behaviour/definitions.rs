@@ -24,13 +24,13 @@ pub(super) async fn run(actor: Actor, mut writes: Writes) {
                 EventKind::Deleted => actor
                     .server
                     .change_registry(|registry| registry.without(&served_name(&definition))),
-                EventKind::Added | EventKind::Modified => follow(&actor, &event.key),
+                EventKind::Added | EventKind::Modified => follow(&actor, &event.key).await,
             }
         } else if event.kind == EventKind::Deleted {
             let name = Key::new("", resource.to_string());
             let ending = |definition: Value| metadata::is_terminating(&definition);
             if actor.get(&definitions, &name).is_some_and(ending) {
-                finish(&actor, &name, &resource);
+                finish(&actor, &name, &resource).await;
             }
         }
     }
@@ -45,13 +45,13 @@ fn served_name(definition: &Value) -> ResourceName {
 }
 
 /// Brings the registry and the conditions in line with the definition as it is stored now.
-fn follow(actor: &Actor, key: &Key) {
+async fn follow(actor: &Actor, key: &Key) {
     let Some(definition) = actor.get(&definitions(), key) else {
         return;
     };
     let resource = served_name(&definition);
     if metadata::is_terminating(&definition) {
-        return end(actor, key, &resource);
+        return end(actor, key, &resource).await;
     }
     let now = actor.server.clock.now();
     let registry = actor.server.registry();
@@ -143,7 +143,7 @@ fn name_conflict(registry: &Registry, wanted: &Resource) -> Option<(&'static str
 }
 
 /// Deletes the instances; the definition follows when the last one is gone.
-fn end(actor: &Actor, key: &Key, resource: &ResourceName) {
+async fn end(actor: &Actor, key: &Key, resource: &ResourceName) {
     let now = actor.server.clock.now();
     let pending = "InstanceDeletionPending";
     let first = actor.modify(&definitions(), key, |stored| {
@@ -174,17 +174,22 @@ fn end(actor: &Actor, key: &Key, resource: &ResourceName) {
             set_condition(&mut stored["status"]["conditions"], progress);
             true
         });
+        // The API server empties the store itself; nobody is asked.
+        let options = DeleteOptions {
+            is_admitted: true,
+            ..DeleteOptions::default()
+        };
         for (instance, _) in actor.server.store.list(resource, None).items {
-            actor.delete(resource, &instance, &DeleteOptions::default());
+            actor.delete(resource, &instance, &options).await;
         }
     }
-    finish(actor, key, resource);
+    finish(actor, key, resource).await;
 }
 
-fn finish(actor: &Actor, key: &Key, resource: &ResourceName) {
+async fn finish(actor: &Actor, key: &Key, resource: &ResourceName) {
     if actor.server.store.count(resource) == 0 {
         actor.server.change_registry(|registry| registry.without(resource));
-        actor.release(&definitions(), key, CLEANUP_FINALIZER);
+        actor.release(&definitions(), key, CLEANUP_FINALIZER).await;
     }
 }
 

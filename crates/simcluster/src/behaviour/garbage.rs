@@ -4,14 +4,19 @@
 //! that it does not know never existed or is gone.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use serde_json::{Value, json};
+use tokio::time::{Instant, sleep_until};
 
 use super::{Actor, Head, Owner, Writes};
 use crate::clock::seconds;
 use crate::rules::metadata::{self, FOREGROUND, ORPHAN};
 use crate::server::{DeleteOptions, Propagation};
 use crate::store::{Event, EventKind, Key, ResourceName};
+
+/// When garbage that admission refused to let go is tried again.
+const RETRY: Duration = Duration::from_secs(5);
 
 type Object = (ResourceName, std::sync::Arc<Key>);
 
@@ -24,6 +29,8 @@ struct Graph {
     dependents: BTreeMap<String, BTreeSet<String>>,
     /// Uids of owners that wait for their dependents.
     waiting: BTreeSet<String>,
+    /// Uids of garbage that admission did not let go.
+    refused: BTreeSet<String>,
 }
 
 impl Graph {
@@ -43,6 +50,7 @@ impl Graph {
         self.remove_edges(uid);
         self.objects.remove(uid);
         self.waiting.remove(uid);
+        self.refused.remove(uid);
     }
 
     fn remove_edges(&mut self, uid: &str) {
@@ -87,37 +95,54 @@ impl Graph {
 
 pub(super) async fn run(actor: Actor, mut writes: Writes) {
     let mut graph = Graph::default();
-    while let Some((resource, event)) = writes.recv().await {
-        // An event is stored under one name and served under two; leases and events never own anything.
-        handle(&actor, &mut graph, resource, &event);
+    let mut retry_at = Instant::now();
+    loop {
+        let has_refused = !graph.refused.is_empty();
+        tokio::select! {
+            biased;
+            write = writes.recv() => {
+                let Some((resource, event)) = write else { return };
+                // An event is stored under one name and served under two; leases and events never own anything.
+                handle(&actor, &mut graph, resource, &event).await;
+                if !has_refused {
+                    retry_at = Instant::now() + RETRY;
+                }
+            }
+            () = sleep_until(retry_at), if has_refused => {
+                for uid in std::mem::take(&mut graph.refused) {
+                    collect(&actor, &mut graph, &uid).await;
+                }
+                retry_at = Instant::now() + RETRY;
+            }
+        }
     }
 }
 
-fn handle(actor: &Actor, graph: &mut Graph, resource: ResourceName, event: &Event) {
+async fn handle(actor: &Actor, graph: &mut Graph, resource: ResourceName, event: &Event) {
     let head = Head::of(&event.object);
     let object = (resource, event.key.clone());
     if event.kind == EventKind::Deleted {
         let dependents = graph.dependents_of(&head.uid);
         graph.remove(&head.uid);
         for dependent in dependents {
-            collect(actor, graph, &dependent);
+            collect(actor, graph, &dependent).await;
         }
         for owner in &head.owner_references {
-            settle(actor, graph, &owner.uid);
+            settle(actor, graph, &owner.uid).await;
         }
         return;
     }
     graph.insert(object.clone(), &head);
     if head.is_terminating() && head.has_finalizer(ORPHAN) {
-        orphan(actor, graph, &object, &head.uid);
+        orphan(actor, graph, &object, &head.uid).await;
     } else if head.is_terminating() && head.has_finalizer(FOREGROUND) {
         graph.waiting.insert(head.uid.clone());
         for dependent in graph.dependents_of(&head.uid) {
-            collect(actor, graph, &dependent);
+            collect(actor, graph, &dependent).await;
         }
-        settle(actor, graph, &head.uid);
+        settle(actor, graph, &head.uid).await;
     } else if !head.owner_references.is_empty() {
-        collect(actor, graph, &head.uid);
+        collect(actor, graph, &head.uid).await;
     }
     // A reference that was taken away may have been the last that an owner waited for.
     let before = event
@@ -126,12 +151,12 @@ fn handle(actor: &Actor, graph: &mut Graph, resource: ResourceName, event: &Even
         .map(|entry| Head::of(&entry.bytes).owner_references)
         .unwrap_or_default();
     for owner in before.iter().filter(|owner| graph.waiting.contains(&owner.uid)) {
-        settle(actor, graph, &owner.uid);
+        settle(actor, graph, &owner.uid).await;
     }
 }
 
 /// Deletes a dependent that no live owner holds, or frees it of references to owners that are gone.
-fn collect(actor: &Actor, graph: &Graph, uid: &str) {
+async fn collect(actor: &Actor, graph: &mut Graph, uid: &str) {
     let Some(((resource, key), owners)) = graph.objects.get(uid) else {
         return;
     };
@@ -139,7 +164,7 @@ fn collect(actor: &Actor, graph: &Graph, uid: &str) {
     let solid = present.iter().any(|owner| !graph.waiting.contains(&owner.uid));
     let waits = present.iter().any(|owner| graph.waiting.contains(&owner.uid));
     for owner in absent.iter().filter(|owner| graph.objects.contains_key(&owner.uid)) {
-        report_foreign_owner(actor, resource, key, owner);
+        report_foreign_owner(actor, resource, key, owner).await;
     }
     if solid {
         let gone: Vec<&str> = absent.iter().map(|owner| owner.uid.as_str()).collect();
@@ -149,7 +174,7 @@ fn collect(actor: &Actor, graph: &Graph, uid: &str) {
             .filter(|u| graph.waiting.contains(*u))
             .collect();
         if !gone.is_empty() || !ending.is_empty() {
-            drop_references(actor, resource, key, &[gone, ending].concat());
+            drop_references(actor, resource, key, &[gone, ending].concat()).await;
         }
         return;
     }
@@ -174,11 +199,13 @@ fn collect(actor: &Actor, graph: &Graph, uid: &str) {
         propagation,
         ..DeleteOptions::default()
     };
-    actor.delete(resource, key, &options);
+    if !actor.delete(resource, key, &options).await {
+        graph.refused.insert(uid.to_owned());
+    }
 }
 
 /// Ends a foreground deletion whose last blocking dependent is gone.
-fn settle(actor: &Actor, graph: &Graph, uid: &str) {
+async fn settle(actor: &Actor, graph: &Graph, uid: &str) {
     let Some(((resource, key), _)) = graph.objects.get(uid).filter(|_| graph.waiting.contains(uid)) else {
         return;
     };
@@ -187,38 +214,42 @@ fn settle(actor: &Actor, graph: &Graph, uid: &str) {
         .iter()
         .any(|dependent| graph.blocks(dependent, uid))
     {
-        actor.release(resource, key, FOREGROUND);
+        actor.release(resource, key, FOREGROUND).await;
     }
 }
 
 /// Frees all dependents of their owner, then lets the owner go.
-fn orphan(actor: &Actor, graph: &Graph, (resource, key): &Object, uid: &str) {
+async fn orphan(actor: &Actor, graph: &Graph, (resource, key): &Object, uid: &str) {
     for dependent in graph.dependents_of(uid) {
         if let Some(((resource, key), _)) = graph.objects.get(&dependent) {
-            drop_references(actor, resource, key, &[uid]);
+            drop_references(actor, resource, key, &[uid]).await;
         }
     }
-    actor.release(resource, key, ORPHAN);
+    actor.release(resource, key, ORPHAN).await;
 }
 
-fn drop_references(actor: &Actor, resource: &ResourceName, key: &Key, owners: &[&str]) {
-    actor.modify(resource, key, |object| {
-        let metadata = metadata::of(object);
-        let Some(Value::Array(references)) = metadata.get_mut("ownerReferences") else {
-            return false;
-        };
-        let before = references.len();
-        references.retain(|reference| !owners.contains(&reference["uid"].as_str().unwrap_or_default()));
-        let changed = references.len() != before;
-        if references.is_empty() {
-            metadata.remove("ownerReferences");
-        }
-        changed
-    });
+async fn drop_references(actor: &Actor, resource: &ResourceName, key: &Key, owners: &[&str]) {
+    let freed = actor
+        .server
+        .change_internal(&actor.user, (resource, key), None, |object| {
+            let metadata = metadata::of(object);
+            let Some(Value::Array(references)) = metadata.get_mut("ownerReferences") else {
+                return;
+            };
+            references.retain(|reference| !owners.contains(&reference["uid"].as_str().unwrap_or_default()));
+            if references.is_empty() {
+                metadata.remove("ownerReferences");
+            }
+        });
+    if let Err(error) = freed.await
+        && error.code != 404
+    {
+        tracing::warn!(%resource, namespace = key.namespace, name = key.name, %error, "cannot drop an owner");
+    }
 }
 
 /// A namespaced owner cannot own across namespaces; whoever wrote that should learn it.
-fn report_foreign_owner(actor: &Actor, resource: &ResourceName, key: &Key, owner: &Owner) {
+async fn report_foreign_owner(actor: &Actor, resource: &ResourceName, key: &Key, owner: &Owner) {
     let registry = actor.server.registry();
     let Some(kind) = registry.get(resource) else { return };
     let now = seconds(actor.server.clock.now());
@@ -242,5 +273,5 @@ fn report_foreign_owner(actor: &Actor, resource: &ResourceName, key: &Key, owner
         "reason": "OwnerRefInvalidNamespace", "message": message, "type": "Warning", "count": 1,
         "source": {"component": "garbage-collector-controller"}, "firstTimestamp": now, "lastTimestamp": now,
     });
-    actor.create(&ResourceName::new("", "events"), namespace, event);
+    actor.create(&ResourceName::new("", "events"), namespace, event).await;
 }

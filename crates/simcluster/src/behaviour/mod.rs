@@ -22,6 +22,7 @@ use crate::status::ApiError;
 pub use fleet::{Fleet, FleetOptions, InitRunner, NodeSpec};
 
 use crate::store::{Event, Expect, Key, ResourceName};
+use crate::user::User;
 
 /// Every write of the store, in order.
 type Writes = UnboundedReceiver<(ResourceName, Event)>;
@@ -36,16 +37,29 @@ pub(crate) struct Options {
 
 /// Starts everything that a cluster does by itself.
 pub(crate) fn start(server: &Arc<Server>, options: Options, tasks: &mut JoinSet<()>) -> Fleet {
-    let actor = Actor { server: server.clone() };
+    let acting = |user: User| Actor {
+        server: server.clone(),
+        user,
+    };
+    let controller = |name: &str| acting(User::controller(name));
     let tap = || server.store.tap();
-    tasks.spawn(definitions::run(actor.clone(), tap()));
-    tasks.spawn(disruption::run(actor.clone(), tap()));
-    tasks.spawn(garbage::run(actor.clone(), tap()));
-    tasks.spawn(namespaces::run(actor.clone(), tap()));
+    tasks.spawn(definitions::run(
+        acting(User::named(
+            "system:apiserver",
+            &["system:masters", "system:authenticated"],
+        )),
+        tap(),
+    ));
+    tasks.spawn(disruption::run(controller("disruption-controller"), tap()));
+    tasks.spawn(garbage::run(controller("generic-garbage-collector"), tap()));
+    tasks.spawn(namespaces::run(controller("namespace-controller"), tap()));
     if options.binder {
-        tasks.spawn(binder::run(actor.clone(), tap()));
+        tasks.spawn(binder::run(
+            acting(User::named("system:kube-scheduler", &["system:authenticated"])),
+            tap(),
+        ));
     }
-    let (fleet, run) = fleet::new(actor, tap(), options.fleet);
+    let (fleet, run) = fleet::new(controller("node-controller"), tap(), options.fleet);
     tasks.spawn(run);
     fleet
 }
@@ -93,9 +107,17 @@ impl Head {
 #[derive(Clone, Debug)]
 struct Actor {
     server: Arc<Server>,
+    /// In whose name it writes.
+    user: User,
 }
 
 impl Actor {
+    /// The same hand in another name.
+    fn named(&self, user: User) -> Self {
+        let server = self.server.clone();
+        Self { server, user }
+    }
+
     fn get(&self, resource: &ResourceName, key: &Key) -> Option<Value> {
         self.server.store.get(resource, key).map(|entry| entry.value())
     }
@@ -120,21 +142,26 @@ impl Actor {
         false
     }
 
-    /// Deletes an object as a request would.
-    fn delete(&self, resource: &ResourceName, key: &Key, options: &DeleteOptions) {
-        match self.server.delete_internal(resource, key, options) {
-            Ok(()) => {}
-            // Gone, or replaced by another object of that name: nothing left to do.
-            Err(ApiError { code: 404 | 409, .. }) => {}
+    /// Deletes an object as a request would. Returns whether there is nothing left to do.
+    async fn delete(&self, resource: &ResourceName, key: &Key, options: &DeleteOptions) -> bool {
+        match self.server.delete_internal(&self.user, resource, key, options).await {
+            Ok(()) => true,
+            // Gone, or replaced by another object of that name.
+            Err(ApiError { code: 404 | 409, .. }) => true,
             Err(error) => {
-                tracing::warn!(%resource, namespace = key.namespace, name = key.name, %error, "cannot delete")
+                tracing::warn!(%resource, namespace = key.namespace, name = key.name, %error, "cannot delete");
+                false
             }
         }
     }
 
     /// Creates an object as a request would; one that exists is left alone.
-    fn create(&self, resource: &ResourceName, namespace: &str, object: Value) {
-        match self.server.create_internal(resource, namespace, object) {
+    async fn create(&self, resource: &ResourceName, namespace: &str, object: Value) {
+        match self
+            .server
+            .create_internal(&self.user, resource, namespace, object)
+            .await
+        {
             Ok(_) => {}
             Err(error) if error.reason == "AlreadyExists" => {}
             Err(error) => tracing::warn!(%resource, namespace, %error, "cannot create"),
@@ -142,8 +169,8 @@ impl Actor {
     }
 
     /// Removes a finalizer, which may end the object.
-    fn release(&self, resource: &ResourceName, key: &Key, finalizer: &str) {
-        if let Err(error) = self.server.remove_finalizer(resource, key, finalizer)
+    async fn release(&self, resource: &ResourceName, key: &Key, finalizer: &str) {
+        if let Err(error) = self.server.remove_finalizer(&self.user, resource, key, finalizer).await
             && error.code != 404
         {
             tracing::warn!(%resource, namespace = key.namespace, name = key.name, %error, "cannot remove a finalizer");

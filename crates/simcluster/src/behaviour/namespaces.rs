@@ -13,6 +13,7 @@ use crate::rules::kinds::{condition, set_condition};
 use crate::rules::metadata;
 use crate::server::DeleteOptions;
 use crate::store::{EventKind, Key, ResourceName, decode};
+use crate::user::User;
 
 /// How long a deleted namespace rests before its content goes; the real controller waits as long.
 const PAUSE: Duration = Duration::from_secs(5);
@@ -31,14 +32,14 @@ pub(super) async fn run(actor: Actor, mut writes: Writes) {
                     let namespace = decode(&event.object);
                     match event.kind {
                         EventKind::Deleted => drop(ending.remove(&event.key.name)),
-                        EventKind::Added => furnish(&actor, &event.key.name),
+                        EventKind::Added => furnish(&actor, &event.key.name).await,
                         EventKind::Modified => {}
                     }
                     if event.kind != EventKind::Deleted && metadata::is_terminating(&namespace) {
                         ending.entry(event.key.name.clone()).or_insert(Some(Instant::now() + PAUSE));
                     }
                 } else if event.kind == EventKind::Deleted && ending.get(&event.key.namespace) == Some(&None) {
-                    finalize(&actor, &event.key.namespace);
+                    finalize(&actor, &event.key.namespace).await;
                 }
             }
             () = sleep_until(next.unwrap_or_else(Instant::now)), if next.is_some() => {
@@ -46,9 +47,13 @@ pub(super) async fn run(actor: Actor, mut writes: Writes) {
                 let due: Vec<String> =
                     ending.iter().filter(|(_, at)| at.is_some_and(|at| at <= now)).map(|(name, _)| name.clone()).collect();
                 for name in due {
-                    ending.insert(name.clone(), None);
-                    empty(&actor, &name);
-                    finalize(&actor, &name);
+                    // What admission did not let go is tried again.
+                    let again = match empty(&actor, &name).await {
+                        true => None,
+                        false => Some(Instant::now() + PAUSE),
+                    };
+                    ending.insert(name.clone(), again);
+                    finalize(&actor, &name).await;
                 }
             }
         }
@@ -56,11 +61,17 @@ pub(super) async fn run(actor: Actor, mut writes: Writes) {
 }
 
 /// Gives a new namespace its service account and the cluster's certificate.
-fn furnish(actor: &Actor, namespace: &str) {
+async fn furnish(actor: &Actor, namespace: &str) {
     let account = json!({"metadata": {"name": "default"}});
-    actor.create(&ResourceName::new("", "serviceaccounts"), namespace, account);
+    let accounts = actor.named(User::controller("service-account-controller"));
+    accounts
+        .create(&ResourceName::new("", "serviceaccounts"), namespace, account)
+        .await;
     let certificate = json!({"metadata": {"name": "kube-root-ca.crt"}, "data": {"ca.crt": ""}});
-    actor.create(&ResourceName::new("", "configmaps"), namespace, certificate);
+    let publisher = actor.named(User::controller("root-ca-cert-publisher"));
+    publisher
+        .create(&ResourceName::new("", "configmaps"), namespace, certificate)
+        .await;
 }
 
 /// The namespaced collections, each stored one once.
@@ -76,16 +87,19 @@ fn collections(actor: &Actor) -> Vec<ResourceName> {
     all
 }
 
-fn empty(actor: &Actor, namespace: &str) {
+/// Deletes all content; the answer is whether everything could be.
+async fn empty(actor: &Actor, namespace: &str) -> bool {
+    let mut all = true;
     for resource in collections(actor) {
         for (key, _) in actor.server.store.list(&resource, Some(namespace)).items {
-            actor.delete(&resource, &key, &DeleteOptions::default());
+            all &= actor.delete(&resource, &key, &DeleteOptions::default()).await;
         }
     }
+    all
 }
 
 /// Lets an empty namespace go; of another one, tells what is left in it.
-fn finalize(actor: &Actor, namespace: &str) {
+async fn finalize(actor: &Actor, namespace: &str) {
     let listed = collections(actor).into_iter().map(|resource| {
         let items = actor.server.store.list(&resource, Some(namespace)).items;
         let items: Vec<Value> = items.iter().map(|(_, entry)| entry.value()).collect();
@@ -106,10 +120,12 @@ fn finalize(actor: &Actor, namespace: &str) {
         return;
     }
     let finalize = Some(Subresource::Finalize);
-    let released = actor.server.change_internal(&namespaces, &key, finalize, |object| {
-        object["spec"]["finalizers"] = json!([]);
-    });
-    if let Err(error) = released
+    let released = actor
+        .server
+        .change_internal(&actor.user, (&namespaces, &key), finalize, |object| {
+            object["spec"]["finalizers"] = json!([]);
+        });
+    if let Err(error) = released.await
         && error.code != 404
     {
         tracing::warn!(namespace, %error, "cannot finalize a namespace");

@@ -55,6 +55,11 @@ impl JsonPatch {
         Ok(Self { operations })
     }
 
+    /// Whether it does nothing.
+    pub fn is_empty(&self) -> bool {
+        self.operations.is_empty()
+    }
+
     /// Applies every operation in order; the first that fails leaves `object` half changed, so give it a copy.
     pub fn apply(&self, object: &mut Value) -> Result<(), JsonPatchError> {
         self.operations

@@ -157,7 +157,7 @@ pub(super) fn validate(root: &Node, object: &Value, old: Option<&Value>) -> Vali
 }
 
 /// The functions of CEL and of Kubernetes; to gather them takes longer than most rules.
-fn functions() -> &'static Context<'static> {
+pub(crate) fn functions() -> &'static Context<'static> {
     static FUNCTIONS: LazyLock<Context<'static>> = LazyLock::new(|| Context::default().with_all());
     &FUNCTIONS
 }

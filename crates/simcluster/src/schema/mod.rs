@@ -16,6 +16,7 @@ mod validate;
 
 use serde_json::Value;
 
+pub(crate) use self::cel::functions;
 pub use self::raw::duplicate_fields;
 
 use self::node::Node;

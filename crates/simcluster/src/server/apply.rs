@@ -17,7 +17,7 @@ use crate::registry::{Form, Subresource};
 use crate::rules::metadata;
 use crate::status::{ApiError, FieldError};
 
-pub(crate) fn apply(call: &Call) -> Result<Reply, ApiError> {
+pub(crate) async fn apply(call: &Call) -> Result<Reply, ApiError> {
     let dry_run = call.query.dry_run("PatchOptions")?;
     if call.query.text("fieldManager").is_empty() {
         let error = FieldError::required("fieldManager", "is required for apply patch");
@@ -36,10 +36,10 @@ pub(crate) fn apply(call: &Call) -> Result<Reply, ApiError> {
     };
     if call.server.store.get(&call.resource().storage, &call.key()).is_none() {
         check_new(call, &config)?;
-        let made = create_object(call, merge(None)?.object, dry_run)?;
+        let made = create_object(call, merge(None)?.object, dry_run).await?;
         return Ok(call.reply(201, made));
     }
-    let written = rewrite(call, dry_run, |old| Ok(merge(Some(old))?.object))?;
+    let written = rewrite(call, dry_run, |old| Ok(merge(Some(old))?.object)).await?;
     Ok(written.reply(call, Vec::new()))
 }
 
@@ -114,7 +114,7 @@ fn types(call: &Call) -> Option<TypeSchema<'_>> {
 fn as_writer<T>(call: &Call, write: impl FnOnce(&Writer<'_>) -> T) -> T {
     let resource = call.resource();
     let ignored = match call.place.subresource {
-        None if resource.has(Subresource::Status) => FieldSet::of_fields([&["status"]]),
+        None | Some(Subresource::Scale) if resource.has(Subresource::Status) => FieldSet::of_fields([&["status"]]),
         Some(Subresource::Status) if resource.custom => FieldSet::of_fields([&["metadata"], &["spec"]]),
         Some(Subresource::Status) => FieldSet::of_fields([&["spec"]]),
         _ => FieldSet::default(),
@@ -123,8 +123,16 @@ fn as_writer<T>(call: &Call, write: impl FnOnce(&Writer<'_>) -> T) -> T {
         manager: &call.manager,
         api_version: &call.api_version(),
         kind: &resource.kind,
-        subresource: call.place.subresource.map_or("", Subresource::path),
+        subresource: recorded_subresource(call),
         ignored: &ignored,
         now: call.now,
     })
+}
+
+/// The subresource that ownership is recorded under; writes through `scale` count as writes to the object.
+fn recorded_subresource(call: &Call) -> &'static str {
+    match call.place.subresource {
+        None | Some(Subresource::Scale) => "",
+        Some(subresource) => subresource.path(),
+    }
 }

@@ -3,23 +3,23 @@
 use serde_json::{Value, json};
 
 use super::Call;
-use super::decode;
 use super::output::Reply;
+use super::{decode, webhook};
 use crate::clock::seconds;
 use crate::rules::{kinds, metadata};
 use crate::status::ApiError;
 use crate::store::{Expect, ResourceName};
 
-pub(crate) fn bind(call: &Call) -> Result<Reply, ApiError> {
+pub(crate) async fn bind(call: &Call) -> Result<Reply, ApiError> {
     let dry_run = call.query.dry_run("CreateOptions")?;
-    bind_pod(call, &decode::value(&call.body, "Binding")?, dry_run)?;
+    bind_pod(call, decode::value(&call.body, "Binding")?, dry_run).await?;
     let status = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201});
     Ok(Reply::json(201, &status))
 }
 
 /// Assigns the call's pod to the node that a Binding names.
-pub(crate) fn bind_pod(call: &Call, binding: &Value, dry_run: bool) -> Result<(), ApiError> {
-    let named = metadata::text(binding, "name");
+pub(crate) async fn bind_pod(call: &Call, binding: Value, dry_run: bool) -> Result<(), ApiError> {
+    let named = metadata::text(&binding, "name");
     if !named.is_empty() && named != call.name() {
         return Err(ApiError::bad_request(
             "name in URL does not match name in Binding object",
@@ -28,6 +28,7 @@ pub(crate) fn bind_pod(call: &Call, binding: &Value, dry_run: bool) -> Result<()
     if binding["target"]["name"].as_str().unwrap_or_default().is_empty() {
         return Err(ApiError::plain("target.name: Required value"));
     }
+    let binding = &webhook::admit_part(call, binding, dry_run).await?;
     loop {
         let key = call.key();
         let entry = call

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::output::{Document, Reply};
+use super::webhook::{self, Operation};
 use super::{Call, admission, custom, decode};
 use crate::rules::{kinds, metadata};
 use crate::status::ApiError;
@@ -18,16 +19,16 @@ const STORED_BYTES_MAX: usize = 3 * 512 * 1024;
 pub(crate) async fn create(call: &Call) -> Result<Reply, ApiError> {
     let dry_run = call.query.dry_run("CreateOptions")?;
     let decoded = decode::object(call, "CreateOptions")?;
-    let made = create_object(call, decoded.object, dry_run)?;
+    let made = create_object(call, decoded.object, dry_run).await?;
     Ok(call.reply(201, made).with_warnings(decoded.warnings))
 }
 
 /// Creates an object that has the shape of the request's kind.
-pub(crate) fn create_object(call: &Call, mut object: Value, dry_run: bool) -> Result<Document, ApiError> {
+pub(crate) async fn create_object(call: &Call, mut object: Value, dry_run: bool) -> Result<Document, ApiError> {
     check_namespace(call, &object)?;
     let prefix = metadata::text(&object, "generateName");
     if !metadata::text(&object, "name").is_empty() || prefix.is_empty() {
-        prepare(call, &mut object)?;
+        prepare(call, &mut object, dry_run).await?;
         return store(call, object, dry_run);
     }
     let prefix: String = prefix.chars().take(GENERATE_NAME_BYTES).collect();
@@ -36,7 +37,7 @@ pub(crate) fn create_object(call: &Call, mut object: Value, dry_run: bool) -> Re
         let mut candidate = object.clone();
         let name = format!("{prefix}{}", call.server.entropy.suffix());
         metadata::of(&mut candidate).insert("name".into(), json!(name));
-        prepare(call, &mut candidate)?;
+        prepare(call, &mut candidate, dry_run).await?;
         draws -= 1;
         match store(call, candidate, dry_run) {
             Err(error) if error.reason == "AlreadyExists" && draws > 0 => {}
@@ -45,7 +46,7 @@ pub(crate) fn create_object(call: &Call, mut object: Value, dry_run: bool) -> Re
     }
 }
 
-fn prepare(call: &Call, object: &mut Value) -> Result<(), ApiError> {
+async fn prepare(call: &Call, object: &mut Value, dry_run: bool) -> Result<(), ApiError> {
     let resource = call.resource();
     if !metadata::text(object, "resourceVersion").is_empty() {
         return Err(ApiError::plain(
@@ -58,15 +59,19 @@ fn prepare(call: &Call, object: &mut Value) -> Result<(), ApiError> {
     metadata::prepare_create(resource, object, call.server.entropy.uid(), call.now);
     kinds::default(resource, object);
     custom::default(call, object);
-    kinds::prepare_create(resource, object, call.now);
     admission::create(call, object)?;
+    let options = webhook::options(call, Operation::Create, dry_run);
+    if let Some(mutated) = webhook::mutate(call, webhook::creation(object, &options, dry_run)).await? {
+        *object = mutated;
+    }
+    kinds::prepare_create(resource, object, call.now);
     let mut errors = metadata::validate(resource, object);
     errors.extend(kinds::validate(resource, object));
     errors.extend(custom::validate(call, object, None).errors);
-    match errors.is_empty() {
-        true => Ok(()),
-        false => Err(call.invalid(metadata::text(object, "name"), &errors)),
+    if !errors.is_empty() {
+        return Err(call.invalid(metadata::text(object, "name"), &errors));
     }
+    webhook::validate(call, webhook::creation(object, &options, dry_run)).await
 }
 
 fn store(call: &Call, mut object: Value, dry_run: bool) -> Result<Document, ApiError> {

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use super::output::{Document, Reply};
 use super::read::Selection;
+use super::webhook::{self, Operation, Write};
 use super::{Call, decode};
 use crate::clock::seconds;
 use crate::rules::{kinds, metadata};
@@ -19,6 +20,10 @@ pub(crate) struct DeleteOptions {
     pub(crate) uid: Option<String>,
     pub(crate) resource_version: Option<String>,
     pub(crate) dry_run: bool,
+    /// The options as they were sent, for webhooks.
+    pub(crate) sent: Value,
+    /// Whether the deletion needs no admission: an eviction was admitted as such, and the API server's own hand is free.
+    pub(crate) is_admitted: bool,
 }
 
 /// What happens to the dependents of a deleted object.
@@ -76,6 +81,8 @@ impl DeleteOptions {
             dry_run: body["dryRun"]
                 .as_array()
                 .is_some_and(|list| list.iter().any(|item| item == "All")),
+            sent: body.clone(),
+            is_admitted: false,
         })
     }
 }
@@ -88,9 +95,9 @@ pub(crate) enum Deleted {
     Marked(Value),
 }
 
-pub(crate) fn delete(call: &Call) -> Result<Reply, ApiError> {
+pub(crate) async fn delete(call: &Call) -> Result<Reply, ApiError> {
     let options = DeleteOptions::of(call)?;
-    match delete_object(call, &call.key(), &options)? {
+    match delete_object(call, &call.key(), &options).await? {
         Deleted::Marked(object) => Ok(call.reply(200, Document::Value(object))),
         Deleted::Gone(object) if call.resource().traits.delete_answers_object => {
             Ok(call.reply(200, Document::Value(object)))
@@ -105,7 +112,7 @@ pub(crate) fn delete(call: &Call) -> Result<Reply, ApiError> {
     }
 }
 
-pub(crate) fn delete_collection(call: &Call) -> Result<Reply, ApiError> {
+pub(crate) async fn delete_collection(call: &Call) -> Result<Reply, ApiError> {
     let options = DeleteOptions::of(call)?;
     let selection = Selection::of(call)?;
     let page = call
@@ -118,7 +125,7 @@ pub(crate) fn delete_collection(call: &Call) -> Result<Reply, ApiError> {
         if !selection.matches(&call.selectable_form(&value)) {
             continue;
         }
-        match delete_object(call, &key, &options) {
+        match delete_object(call, &key, &options).await {
             Ok(_) => items.push(Document::Value(value)),
             // Somebody else deleted it first, which is what was wanted.
             Err(error) if error.code == 404 => {}
@@ -137,7 +144,7 @@ enum Step {
 }
 
 /// Deletes one object of the call's kind.
-pub(crate) fn delete_object(call: &Call, key: &Key, options: &DeleteOptions) -> Result<Deleted, ApiError> {
+pub(crate) async fn delete_object(call: &Call, key: &Key, options: &DeleteOptions) -> Result<Deleted, ApiError> {
     let (store, resource) = (&call.server.store, call.resource());
     kinds::may_delete(resource, &key.name)?;
     loop {
@@ -145,7 +152,11 @@ pub(crate) fn delete_object(call: &Call, key: &Key, options: &DeleteOptions) -> 
         let entry = store.get(&resource.storage, key).ok_or_else(missing)?;
         let old = entry.value();
         check_preconditions(call, key, &old, options)?;
-        let done = match step(call, &old, options) {
+        let step = step(call, &old, options);
+        if !options.is_admitted && !matches!(step, Step::Unchanged) {
+            admit(call, &old, options).await?;
+        }
+        let done = match step {
             Step::Unchanged => Some(Deleted::Marked(old)),
             Step::Remove if options.dry_run => Some(Deleted::Gone(old)),
             Step::Mark(marked) if options.dry_run => Some(Deleted::Marked(marked)),
@@ -159,6 +170,25 @@ pub(crate) fn delete_object(call: &Call, key: &Key, options: &DeleteOptions) -> 
             return Ok(done);
         }
     }
+}
+
+/// Asks the webhooks. There is nothing that a mutating one could change, but it may refuse.
+async fn admit(call: &Call, old: &Value, options: &DeleteOptions) -> Result<(), ApiError> {
+    let mut shown = webhook::options(call, Operation::Delete, options.dry_run);
+    for (field, value) in options.sent.as_object().into_iter().flatten() {
+        if !value.is_null() && !shown.as_object().is_some_and(|shown| shown.contains_key(field)) {
+            shown[field] = value.clone();
+        }
+    }
+    let write = Write {
+        operation: Operation::Delete,
+        object: None,
+        old: Some(old),
+        options: &shown,
+        dry_run: options.dry_run,
+    };
+    webhook::mutate(call, write).await?;
+    webhook::validate(call, write).await
 }
 
 /// Writes the mark, and removes the object if nothing holds it. `None`: somebody else was first.

@@ -4,14 +4,14 @@ use serde_json::{Value, json};
 
 use super::delete::{DeleteOptions, delete_object};
 use super::output::Reply;
-use super::{Call, decode};
+use super::{Call, decode, webhook};
 use crate::clock::seconds;
 use crate::rules::{kinds, metadata};
 use crate::selector::LabelSelector;
 use crate::status::ApiError;
 use crate::store::{Expect, ResourceName};
 
-pub(crate) fn evict(call: &Call) -> Result<Reply, ApiError> {
+pub(crate) async fn evict(call: &Call) -> Result<Reply, ApiError> {
     let eviction = decode::value(&call.body, "Eviction")?;
     let named = metadata::text(&eviction, "name");
     if !named.is_empty() && named != call.name() {
@@ -19,8 +19,11 @@ pub(crate) fn evict(call: &Call) -> Result<Reply, ApiError> {
             "name in URL does not match name in Eviction object",
         ));
     }
+    let dry_run = call.query.dry_run("CreateOptions")?;
+    let eviction = webhook::admit_part(call, eviction, dry_run).await?;
     let mut options = DeleteOptions::read(&eviction["deleteOptions"])?;
-    options.dry_run |= call.query.dry_run("CreateOptions")?;
+    options.dry_run |= dry_run;
+    options.is_admitted = true;
     let entry = call
         .server
         .store
@@ -33,7 +36,7 @@ pub(crate) fn evict(call: &Call) -> Result<Reply, ApiError> {
     if !options.dry_run && !metadata::is_terminating(&pod) {
         note_disruption(call);
     }
-    delete_object(call, &call.key(), &options)?;
+    delete_object(call, &call.key(), &options).await?;
     let status = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201});
     Ok(Reply::json(201, &status))
 }

@@ -13,9 +13,10 @@ use crate::registry::Subresource;
 use crate::rules::metadata;
 use crate::status::ApiError;
 use crate::store::{Key, ResourceName};
+use crate::user::User;
 
 impl Server {
-    fn call(self: &Arc<Self>, resource: &ResourceName, key: &Key) -> Result<Call, ApiError> {
+    fn call(self: &Arc<Self>, user: &User, resource: &ResourceName, key: &Key) -> Result<Call, ApiError> {
         let resource = self
             .registry()
             .get(resource)
@@ -41,69 +42,83 @@ impl Server {
             now: self.clock.now(),
             stale_by: None,
             manager: "simcluster".to_owned(),
+            user: user.clone(),
+            warnings: Arc::default(),
+            asked_version: None,
         })
     }
 
     /// Deletes an object.
-    pub(crate) fn delete_internal(
+    pub(crate) async fn delete_internal(
         self: &Arc<Self>,
+        user: &User,
         resource: &ResourceName,
         key: &Key,
         options: &DeleteOptions,
     ) -> Result<(), ApiError> {
-        delete_object(&self.call(resource, key)?, key, options).map(drop)
+        let call = self.call(user, resource, key)?;
+        delete_object(&call, key, options).await.map(drop)
     }
 
     /// Creates an object that is known to have the shape of its kind.
-    pub(crate) fn create_internal(
+    pub(crate) async fn create_internal(
         self: &Arc<Self>,
+        user: &User,
         resource: &ResourceName,
         namespace: &str,
         object: Value,
     ) -> Result<(), ApiError> {
         let key = Key::new(namespace, metadata::text(&object, "name"));
-        create_object(&self.call(resource, &key)?, object, false).map(drop)
+        let call = self.call(user, resource, &key)?;
+        create_object(&call, object, false).await.map(drop)
     }
 
     /// Removes a finalizer; if it was the last one of a deleted object, the object goes.
-    pub(crate) fn remove_finalizer(
+    pub(crate) async fn remove_finalizer(
         self: &Arc<Self>,
+        user: &User,
         resource: &ResourceName,
         key: &Key,
         finalizer: &str,
     ) -> Result<(), ApiError> {
-        self.change_internal(resource, key, None, |object| {
+        self.change_internal(user, (resource, key), None, |object| {
             let left = metadata::finalizers(object).into_iter().filter(|f| *f != finalizer);
             let left: Vec<String> = left.map(str::to_owned).collect();
             metadata::set_finalizers(object, &left);
         })
+        .await
     }
 
     /// Binds a pod to a node.
-    pub(crate) fn bind_internal(self: &Arc<Self>, pod: &Key, uid: &str, node: &str) -> Result<(), ApiError> {
-        let call = self.call(&ResourceName::new("", "pods"), pod)?;
-        bind_pod(
-            &call,
-            &json!({"metadata": {"uid": uid}, "target": {"kind": "Node", "name": node}}),
-            false,
-        )
+    pub(crate) async fn bind_internal(
+        self: &Arc<Self>,
+        user: &User,
+        pod: &Key,
+        uid: &str,
+        node: &str,
+    ) -> Result<(), ApiError> {
+        let mut call = self.call(user, &ResourceName::new("", "pods"), pod)?;
+        call.place.subresource = Some(Subresource::Binding);
+        let metadata = json!({"name": pod.name, "namespace": pod.namespace, "uid": uid});
+        let binding = json!({"metadata": metadata, "target": {"kind": "Node", "name": node}});
+        bind_pod(&call, binding, false).await
     }
 
     /// Changes an object, or one of its subresources, under the rules of an update.
-    pub(crate) fn change_internal(
+    pub(crate) async fn change_internal(
         self: &Arc<Self>,
-        resource: &ResourceName,
-        key: &Key,
+        user: &User,
+        (resource, key): (&ResourceName, &Key),
         subresource: Option<Subresource>,
         change: impl Fn(&mut Value),
     ) -> Result<(), ApiError> {
-        let mut call = self.call(resource, key)?;
+        let mut call = self.call(user, resource, key)?;
         call.place.subresource = subresource;
         let changed = rewrite(&call, false, |old| {
             let mut new = old.clone();
             change(&mut new);
             Ok(new)
         });
-        changed.map(drop)
+        changed.await.map(drop)
     }
 }

@@ -33,6 +33,7 @@ mod tables;
 mod token;
 mod update;
 mod watch;
+mod webhook;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -45,6 +46,7 @@ use jiff::Timestamp;
 use crate::clock::{Clock, Entropy};
 use crate::fault::Faults;
 use crate::history::History;
+use crate::network::Network;
 use crate::registry::{Registry, Resource, Review, Subresource, Version};
 use crate::status::ApiError;
 use crate::store::{Key, ResourceName, Store};
@@ -69,6 +71,8 @@ pub struct Server {
     pub(crate) history: Option<Arc<History>>,
     registry: Mutex<Arc<Registry>>,
     tokens: Mutex<BTreeMap<String, token::Issued>>,
+    pub(crate) network: Network,
+    hooks: webhook::Hooks,
 }
 
 impl fmt::Debug for Server {
@@ -90,6 +94,8 @@ impl Server {
             clock,
             registry: Mutex::new(Arc::new(Registry::builtin())),
             tokens: Mutex::default(),
+            network: Network::default(),
+            hooks: webhook::Hooks::default(),
         }
     }
 
@@ -178,9 +184,17 @@ impl Server {
                     body,
                     now: self.clock.now(),
                     stale_by: parts.extensions.get().copied(),
+                    user: user.clone(),
+                    warnings: Arc::default(),
+                    asked_version: None,
                 };
                 let warning = call.version().deprecation.clone();
-                let mut reply = call.run(&parts.method).await?;
+                // Whoever is refused gets to see the warnings too.
+                let mut reply = call
+                    .run(&parts.method)
+                    .await
+                    .unwrap_or_else(|error| Reply::error(&error));
+                reply.warnings.extend(call.take_warnings());
                 reply.warnings.extend(warning);
                 Ok(reply)
             }
@@ -262,6 +276,12 @@ pub(crate) struct Call {
     pub(crate) stale_by: Option<StaleBy>,
     /// Who writes, for the ownership of fields.
     pub(crate) manager: String,
+    /// Who asks.
+    pub(crate) user: User,
+    /// What webhooks want the client to know, whatever the answer is.
+    warnings: Arc<Mutex<Vec<String>>>,
+    /// The version that the client asked for, where a webhook sees the request in another one.
+    asked_version: Option<String>,
 }
 
 impl Call {
@@ -288,6 +308,20 @@ impl Call {
         ApiError::not_found(&self.resource().name, self.name())
     }
 
+    /// Tells the client something beside the answer; nobody needs to be told twice.
+    fn warn(&self, warnings: &[String]) {
+        let mut told = self.warnings.lock().unwrap_or_else(PoisonError::into_inner);
+        for warning in warnings {
+            if !told.contains(warning) {
+                told.push(warning.clone());
+            }
+        }
+    }
+
+    fn take_warnings(&self) -> Vec<String> {
+        std::mem::take(&mut self.warnings.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
     /// The error for an object that breaks rules.
     pub(crate) fn invalid(&self, name: &str, errors: &[crate::status::FieldError]) -> ApiError {
         ApiError::invalid(&self.resource().name.group, &self.resource().kind, name, errors)
@@ -302,15 +336,17 @@ impl Call {
             ("GET" | "HEAD", None | Some(Sub::Status), true) => read::get(self).await,
             ("GET" | "HEAD", Some(Sub::Scale), true) => scale::get(self),
             ("POST", None, false) if self.can_create() => create::create(self).await,
-            ("POST", Some(Sub::Binding), true) => binding::bind(self),
-            ("POST", Some(Sub::Eviction), true) => eviction::evict(self),
-            ("POST", Some(Sub::Token), true) => token::issue(self),
+            ("POST", Some(Sub::Binding), true) => binding::bind(self).await,
+            ("POST", Some(Sub::Eviction), true) => eviction::evict(self).await,
+            ("POST", Some(Sub::Token), true) => token::issue(self).await,
             ("PUT", None | Some(Sub::Status | Sub::Finalize), true) => update::put(self).await,
             ("PUT", Some(Sub::Scale), true) => scale::put(self).await,
             ("PATCH", None | Some(Sub::Status), true) => update::patch(self).await,
             ("PATCH", Some(Sub::Scale), true) => scale::patch(self).await,
-            ("DELETE", None, true) => delete::delete(self),
-            ("DELETE", None, false) if self.resource().traits.delete_collection => delete::delete_collection(self),
+            ("DELETE", None, true) => delete::delete(self).await,
+            ("DELETE", None, false) if self.resource().traits.delete_collection => {
+                delete::delete_collection(self).await
+            }
             _ => Err(ApiError::method_not_allowed()),
         }
     }

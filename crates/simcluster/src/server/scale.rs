@@ -5,9 +5,9 @@ use serde_json::{Value, json};
 use super::output::Reply;
 use super::patch::Patch;
 use super::update::rewrite;
-use super::{Call, Place, decode};
-use crate::registry::Form;
+use super::{Call, decode};
 use crate::registry::custom::ScalePaths;
+use crate::registry::{Form, Subresource};
 use crate::rules::metadata;
 use crate::status::{ApiError, FieldError};
 
@@ -23,25 +23,21 @@ pub(crate) fn get(call: &Call) -> Result<Reply, ApiError> {
 
 pub(crate) async fn put(call: &Call) -> Result<Reply, ApiError> {
     let sent = decode::value(&call.body, "Scale")?;
-    write(call, call.query.dry_run("UpdateOptions")?, |_| Ok(sent.clone()))
+    write(call, call.query.dry_run("UpdateOptions")?, |_| Ok(sent.clone())).await
 }
 
 pub(crate) async fn patch(call: &Call) -> Result<Reply, ApiError> {
     let patch = Patch::read(call)?;
-    write(call, call.query.dry_run("PatchOptions")?, |scale| patch.apply(scale))
+    write(call, call.query.dry_run("PatchOptions")?, |scale| patch.apply(scale)).await
 }
 
-fn write(call: &Call, dry_run: bool, change: impl Fn(Value) -> Result<Value, ApiError>) -> Result<Reply, ApiError> {
+async fn write(
+    call: &Call,
+    dry_run: bool,
+    change: impl Fn(Value) -> Result<Value, ApiError>,
+) -> Result<Reply, ApiError> {
     let paths = paths(call)?;
-    // A change of the replicas is a change of the desired state, as if it were made on the object itself.
-    let main = Call {
-        place: Place {
-            subresource: None,
-            ..call.place.clone()
-        },
-        ..call.clone()
-    };
-    let written = rewrite(&main, dry_run, |old| {
+    let written = rewrite(call, dry_run, |old| {
         let scale = change(scale_of(&paths, old))?;
         let replicas = scale["spec"]["replicas"].as_i64().unwrap_or(0);
         if replicas < 0 {
@@ -49,14 +45,14 @@ fn write(call: &Call, dry_run: bool, change: impl Fn(Value) -> Result<Value, Api
             let error = FieldError::invalid("spec.replicas", json!(replicas), why);
             return Err(ApiError::invalid("autoscaling", "Scale", call.name(), &[error]));
         }
-        let mut new = old.clone();
-        set_path(&mut new, &paths.spec_replicas, json!(replicas));
+        let mut new = with_replicas(&paths, old, &scale);
         let version = metadata::text(&scale, "resourceVersion");
         if !version.is_empty() {
             metadata::of(&mut new).insert("resourceVersion".into(), json!(version));
         }
         Ok(new)
-    })?;
+    })
+    .await?;
     Ok(Reply::json(200, &scale_of(&paths, &written.object)))
 }
 
@@ -67,7 +63,22 @@ fn paths(call: &Call) -> Result<ScalePaths, ApiError> {
     }
 }
 
-fn scale_of(paths: &ScalePaths, object: &Value) -> Value {
+/// The paths of a call that writes a Scale.
+pub(crate) fn shown_paths(call: &Call) -> Option<ScalePaths> {
+    paths(call)
+        .ok()
+        .filter(|_| call.place.subresource == Some(Subresource::Scale))
+}
+
+/// The object with the replicas of a Scale.
+pub(crate) fn with_replicas(paths: &ScalePaths, object: &Value, scale: &Value) -> Value {
+    let mut new = object.clone();
+    let replicas = scale["spec"]["replicas"].as_i64().unwrap_or(0);
+    set_path(&mut new, &paths.spec_replicas, json!(replicas));
+    new
+}
+
+pub(crate) fn scale_of(paths: &ScalePaths, object: &Value) -> Value {
     let at = |path: &str| path.split('.').try_fold(object, |value, field| value.get(field));
     let mut metadata = json!({});
     for field in ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"] {

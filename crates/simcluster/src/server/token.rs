@@ -11,7 +11,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use super::output::Reply;
-use super::{Call, Server, decode};
+use super::{Call, Server, decode, webhook};
 use crate::clock::seconds;
 use crate::rules::metadata;
 use crate::status::{ApiError, FieldError};
@@ -52,7 +52,7 @@ impl Server {
     }
 }
 
-pub(crate) fn issue(call: &Call) -> Result<Reply, ApiError> {
+pub(crate) async fn issue(call: &Call) -> Result<Reply, ApiError> {
     let account = call
         .server
         .store
@@ -63,6 +63,7 @@ pub(crate) fn issue(call: &Call) -> Result<Reply, ApiError> {
         true => json!({}),
         false => decode::value(&call.body, "TokenRequest")?,
     };
+    let request = webhook::admit_part(call, request, false).await?;
     let lifetime = request["spec"]["expirationSeconds"]
         .as_i64()
         .unwrap_or(LIFETIME_SECS_DEFAULT);

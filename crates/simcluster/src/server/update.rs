@@ -7,7 +7,8 @@ use super::decode::{self, Source};
 use super::media::{APPLY_PATCH, media_type};
 use super::output::{Document, Reply};
 use super::patch::Patch;
-use super::{Call, admission, apply, custom};
+use super::webhook::{self, Operation, Write};
+use super::{Call, admission, apply, custom, scale};
 use crate::registry::{Form, Subresource};
 use crate::rules::{kinds, metadata};
 use crate::status::{ApiError, FieldError};
@@ -33,7 +34,7 @@ pub(crate) async fn put(call: &Call) -> Result<Reply, ApiError> {
     }
     let exists = call.server.store.get(&call.resource().storage, &call.key()).is_some();
     if !exists && call.resource().traits.put_creates && call.place.subresource.is_none() {
-        let made = create_object(call, sent, dry_run)?;
+        let made = create_object(call, sent, dry_run).await?;
         return Ok(call.reply(201, made).with_warnings(decoded.warnings));
     }
     if call.resource().traits.locked_update && metadata::text(&sent, "resourceVersion").is_empty() && exists {
@@ -48,7 +49,8 @@ pub(crate) async fn put(call: &Call) -> Result<Reply, ApiError> {
     let written = rewrite(call, dry_run, |old| {
         check_uid(call, old, &sent)?;
         Ok(sent.clone())
-    })?;
+    })
+    .await?;
     Ok(written.reply(call, decoded.warnings))
 }
 
@@ -74,7 +76,7 @@ fn check_uid(call: &Call, old: &Value, sent: &Value) -> Result<(), ApiError> {
 
 pub(crate) async fn patch(call: &Call) -> Result<Reply, ApiError> {
     if media_type(&call.body.media_type) == APPLY_PATCH {
-        return apply::apply(call);
+        return apply::apply(call).await;
     }
     let dry_run = call.query.dry_run("PatchOptions")?;
     let validation = call.query.field_validation("PatchOptions")?;
@@ -85,7 +87,8 @@ pub(crate) async fn patch(call: &Call) -> Result<Reply, ApiError> {
         let decoded = decode::shape(call, patched, validation, Source::Patch)?;
         warnings = decoded.warnings;
         Ok(decoded.object)
-    })?;
+    })
+    .await?;
     Ok(written.reply(call, warnings))
 }
 
@@ -117,7 +120,7 @@ impl Written {
 /// Reads the object, changes it, and writes it back; starts again if somebody else wrote in between.
 ///
 /// `change` gets the stored object and gives the whole new one, both in stored form.
-pub(crate) fn rewrite(
+pub(crate) async fn rewrite(
     call: &Call,
     dry_run: bool,
     mut change: impl FnMut(&Value) -> Result<Value, ApiError>,
@@ -131,7 +134,7 @@ pub(crate) fn rewrite(
         let old = entry.value();
         let mut new = change(&old)?;
         check_revision(call, &old, &new)?;
-        let warnings = prepare(call, &old, &mut new)?;
+        let warnings = prepare(call, &old, &mut new, dry_run).await?;
         check_size(&new, entry.bytes.len() + call.body.bytes.len())?;
         if dry_run || new == old || commit(call, &entry, &old, &mut new) {
             return Ok(Written { object: new, warnings });
@@ -150,30 +153,48 @@ fn check_revision(call: &Call, old: &Value, new: &Value) -> Result<(), ApiError>
 }
 
 /// Brings the new object in line with what this request may change, and judges it. Returns warnings.
-fn prepare(call: &Call, old: &Value, new: &mut Value) -> Result<Vec<String>, ApiError> {
+async fn prepare(call: &Call, old: &Value, new: &mut Value, dry_run: bool) -> Result<Vec<String>, ApiError> {
     let resource = call.resource();
-    confine(call, old, new);
-    metadata::prepare_update(old, new);
-    kinds::default(resource, new);
-    custom::default(call, new);
+    complete(call, old, new);
     apply::track(call, old, new);
+    let options = webhook::options(call, Operation::Update, dry_run);
+    if let Some(mutated) = mutate(call, old, new, (&options, dry_run)).await? {
+        *new = mutated;
+        // A webhook may change what the client may change, and nothing else.
+        complete(call, old, new);
+    }
     kinds::prepare_update(resource, old, new);
-    if call.place.subresource.is_none() {
+    if writes_whole(call) {
         metadata::count_generation(resource, resource.has(Subresource::Status), old, new);
     }
-    if new == old {
-        return Ok(Vec::new());
-    }
+    let warnings = if new == old { Vec::new() } else { judge(call, old, new)? };
+    validate(call, old, new, (&options, dry_run)).await?;
+    Ok(warnings)
+}
+
+/// Takes back what this request may not change, and fills in what was left out.
+fn complete(call: &Call, old: &Value, new: &mut Value) {
+    confine(call, old, new);
+    metadata::prepare_update(old, new);
+    kinds::default(call.resource(), new);
+    custom::default(call, new);
+}
+
+/// Whether the request writes the object itself, not a part of it that has rules of its own.
+fn writes_whole(call: &Call) -> bool {
+    matches!(call.place.subresource, None | Some(Subresource::Scale))
+}
+
+/// Judges a changed object by the rules of its kind. Returns warnings.
+fn judge(call: &Call, old: &Value, new: &mut Value) -> Result<Vec<String>, ApiError> {
+    let resource = call.resource();
     admission::update(call, old, new)?;
     let mut errors = metadata::validate_update(old, new);
     // The API server judges metadata twice, before and within the kind's own rules, and lists the causes twice.
     errors.extend(errors.clone());
     errors.extend(metadata::validate(resource, new));
-    errors.extend(match call.place.subresource {
-        None => kinds::validate_update(resource, old, new),
-        Some(_) => Vec::new(),
-    });
-    if call.place.subresource.is_none() {
+    if writes_whole(call) {
+        errors.extend(kinds::validate_update(resource, old, new));
         errors.extend(kinds::validate(resource, new));
     }
     let by_schema = custom::validate(call, new, Some(old));
@@ -181,6 +202,36 @@ fn prepare(call: &Call, old: &Value, new: &mut Value) -> Result<Vec<String>, Api
     match errors.is_empty() {
         true => Ok(by_schema.warnings),
         false => Err(call.invalid(call.name(), &errors)),
+    }
+}
+
+/// What the mutating webhooks make of the new object. They see the Scale where the client wrote that.
+async fn mutate(call: &Call, old: &Value, new: &Value, how: (&Value, bool)) -> Result<Option<Value>, ApiError> {
+    let Some(paths) = scale::shown_paths(call) else {
+        return webhook::mutate(call, change(old, new, how)).await;
+    };
+    let (old, shown) = (scale::scale_of(&paths, old), scale::scale_of(&paths, new));
+    let mutated = webhook::mutate(call, change(&old, &shown, how)).await?;
+    Ok(mutated.map(|scale| scale::with_replicas(&paths, new, &scale)))
+}
+
+/// Asks the validating webhooks, which see what the mutating ones see.
+async fn validate(call: &Call, old: &Value, new: &Value, how: (&Value, bool)) -> Result<(), ApiError> {
+    let Some(paths) = scale::shown_paths(call) else {
+        return webhook::validate(call, change(old, new, how)).await;
+    };
+    let (old, new) = (scale::scale_of(&paths, old), scale::scale_of(&paths, new));
+    webhook::validate(call, change(&old, &new, how)).await
+}
+
+/// An update with its options and whether it is a dry run, as admission looks at it.
+fn change<'a>(old: &'a Value, new: &'a Value, (options, dry_run): (&'a Value, bool)) -> Write<'a> {
+    Write {
+        operation: Operation::Update,
+        object: Some(new),
+        old: Some(old),
+        options,
+        dry_run,
     }
 }
 

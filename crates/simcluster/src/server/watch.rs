@@ -112,7 +112,7 @@ impl Start {
         }
         let revision = call.revision_parameter().map_err(|error| ApiError {
             code: 500,
-            reason: "",
+            reason: "".into(),
             ..error
         })?;
         Ok(match revision {

@@ -17,6 +17,7 @@ use crate::rules::kinds::{condition, set_condition};
 use crate::rules::metadata;
 use crate::server::DeleteOptions;
 use crate::store::{Event, EventKind, Key, ResourceName, decode};
+use crate::user::User;
 
 /// How long a silent node counts as alive.
 const NODE_GRACE: Duration = Duration::from_secs(40);
@@ -121,7 +122,7 @@ impl State {
             tokio::select! {
                 biased;
                 command = commands.recv() => match command {
-                    Some(command) => self.obey(command),
+                    Some(command) => self.obey(command).await,
                     None => return,
                 },
                 write = writes.recv() => match write {
@@ -130,10 +131,10 @@ impl State {
                     Some(_) => {}
                     None => return,
                 },
-                Some(due) = self.runs.next(), if !self.runs.is_empty() => self.act(due),
+                Some(due) = self.runs.next(), if !self.runs.is_empty() => self.act(due).await,
                 () = sleep_until(next.unwrap_or_else(Instant::now)), if next.is_some() => {
                     if let Some((_, due)) = self.due.pop_first() {
-                        self.act(due);
+                        self.act(due).await;
                     }
                 }
             }
@@ -145,14 +146,14 @@ impl State {
         self.due.insert((Instant::now() + delay, self.sequence), due);
     }
 
-    fn obey(&mut self, command: Command) {
+    async fn obey(&mut self, command: Command) {
         let now = self.actor.server.clock.now();
         match command {
             Command::Add(spec) => {
                 self.nodes.insert(spec.name.clone(), None);
                 // Nodes report their own status; the API would drop it from a plain create.
                 let (object, key) = (spec.object(now), Key::new("", &spec.name));
-                self.actor.create(&nodes(), "", object.clone());
+                self.actor.create(&nodes(), "", object.clone()).await;
                 self.actor.modify(&nodes(), &key, |node| {
                     node["status"] = object["status"].clone();
                     node::taint_by_condition(node, now);
@@ -317,7 +318,7 @@ impl State {
         self.actor.get(&pods(), key)
     }
 
-    fn act(&mut self, due: Due) {
+    async fn act(&mut self, due: Due) {
         let now = self.actor.server.clock.now();
         match due {
             Due::Start { pod, uid, init } => self.start(pod, uid, init),
@@ -335,12 +336,12 @@ impl State {
             Due::Stop { pod, uid } => {
                 let up = |seen: &Seen| self.nodes.get(&seen.node).is_some_and(Option::is_none);
                 if self.pods.get(&pod).is_some_and(|seen| seen.uid == uid && up(seen)) {
-                    self.remove(&pod, uid);
+                    self.remove(&pod, uid).await;
                 }
             }
             Due::NodeLost { node, since } => self.lose(&node, since),
-            Due::Evict { pod, uid } => self.evict(&pod, uid),
-            Due::Collect { pod, uid } => self.remove(&pod, uid),
+            Due::Evict { pod, uid } => self.evict(&pod, uid).await,
+            Due::Collect { pod, uid } => self.remove(&pod, uid).await,
         }
     }
 
@@ -412,13 +413,15 @@ impl State {
     }
 
     /// The pod's processes are gone: so is the pod, unless a finalizer holds it.
-    fn remove(&self, key: &Key, uid: String) {
+    async fn remove(&mut self, key: &Key, uid: String) {
         let options = DeleteOptions {
             grace_secs: Some(0),
             uid: Some(uid),
             ..DeleteOptions::default()
         };
-        self.actor.delete(&pods(), key, &options);
+        let node = self.pods.get(key).map_or("", |seen| seen.node.as_str());
+        let kubelet = self.actor.named(User::node(node));
+        kubelet.delete(&pods(), key, &options).await;
     }
 
     fn lose(&mut self, name: &str, since: Instant) {
@@ -442,7 +445,7 @@ impl State {
         }
     }
 
-    fn evict(&self, key: &Key, uid: String) {
+    async fn evict(&mut self, key: &Key, uid: String) {
         let lost = |seen: &Seen| self.nodes.get(&seen.node).is_some_and(Option::is_some);
         if !self.pods.get(key).is_some_and(|seen| seen.uid == uid && lost(seen)) {
             return;
@@ -453,13 +456,10 @@ impl State {
             let target = condition("DisruptionTarget", true, "DeletionByTaintManager", message, now);
             set_condition(&mut pod["status"]["conditions"], target);
         });
-        self.actor.delete(
-            &pods(),
-            key,
-            &DeleteOptions {
-                uid: Some(uid),
-                ..DeleteOptions::default()
-            },
-        );
+        let options = DeleteOptions {
+            uid: Some(uid),
+            ..DeleteOptions::default()
+        };
+        self.actor.delete(&pods(), key, &options).await;
     }
 }

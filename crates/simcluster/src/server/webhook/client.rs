@@ -1,0 +1,206 @@
+//! One HTTPS request to a webhook, and what goes wrong with it in the API server's words.
+
+use std::io;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{Request, StatusCode, Uri};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::time_provider::TimeProvider;
+use rustls::{ClientConfig, RootCertStore};
+use serde_json::Value;
+use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+
+use super::super::{BODY_BYTES_MAX, Server};
+use super::hook::{Hook, Target};
+use super::review::Failure;
+use crate::clock::Clock;
+use crate::store::{Key, ResourceName};
+
+/// Certificates expire by the cluster's clock.
+#[derive(Debug)]
+struct ClusterTime(Clock);
+
+impl TimeProvider for ClusterTime {
+    fn current_time(&self) -> Option<UnixTime> {
+        let since = std::time::Duration::try_from(self.0.now().duration_since(jiff::Timestamp::UNIX_EPOCH));
+        since.ok().map(UnixTime::since_unix_epoch)
+    }
+}
+
+/// TLS that trusts the authorities of a `caBundle`.
+pub(super) fn trust(bundle: &[u8], clock: Clock) -> Result<Arc<ClientConfig>, String> {
+    let mut roots = RootCertStore::empty();
+    for certificate in CertificateDer::pem_slice_iter(bundle) {
+        let added = certificate
+            .map_err(|error| error.to_string())
+            .and_then(|certificate| roots.add(certificate).map_err(|error| error.to_string()));
+        added.map_err(|error| format!("unable to load root certificates: {error}"))?;
+    }
+    if roots.is_empty() && !bundle.is_empty() {
+        return Err("unable to load root certificates: unable to parse bytes as PEM block".to_owned());
+    }
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ClientConfig::builder_with_details(provider, Arc::new(ClusterTime(clock)))
+        .with_safe_default_protocol_versions()
+        .map_err(|error| error.to_string())?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    Ok(Arc::new(config))
+}
+
+/// Sends a review to a hook and reads what it answers.
+pub(super) async fn post(server: &Server, hook: &Hook, review: &Value) -> Result<Value, Failure> {
+    let tls = match &hook.tls {
+        Ok(tls) => tls.clone(),
+        Err(why) => return Err(Failure(format!("could not get REST client: {why}"))),
+    };
+    let failed = |why: String| Failure(format!("failed to call webhook: {why}"));
+    let url = url_of(hook);
+    let not_posted = |why: String| failed(format!("Post {url:?}: {why}"));
+    let uri: Uri = url.parse().map_err(|error| not_posted(format!("{error}")))?;
+    if let Target::Service { namespace, name, .. } = &hook.target {
+        check_service(server, &uri, namespace, name).map_err(not_posted)?;
+    }
+    let exchange = exchange(server, &uri, tls, review.to_string());
+    let (status, body) = match timeout(hook.timeout, exchange).await {
+        Ok(answer) => answer.map_err(not_posted)?,
+        Err(_) => return Err(not_posted("context deadline exceeded".to_owned())),
+    };
+    match status.is_success() {
+        true => read(&body).map_err(failed),
+        false => Err(failed(refusal(status, &body))),
+    }
+}
+
+fn url_of(hook: &Hook) -> String {
+    let base = match &hook.target {
+        Target::Url(url) => url.clone(),
+        Target::Service {
+            namespace,
+            name,
+            port,
+            path,
+        } => format!("https://{name}.{namespace}.svc:{port}{path}"),
+    };
+    format!("{base}?timeout={}s", hook.timeout.as_secs())
+}
+
+/// A Service leads somewhere only if somebody opened its name on the cluster's network.
+fn check_service(server: &Server, uri: &Uri, namespace: &str, name: &str) -> Result<(), String> {
+    let authority = uri.authority().map_or("", |authority| authority.as_str());
+    if server.network.knows(authority) {
+        return Ok(());
+    }
+    let services = ResourceName::new("", "services");
+    match server.store.get(&services, &Key::new(namespace, name)) {
+        None => Err(format!("service {name:?} not found")),
+        Some(_) => Err(format!("no endpoints available for service {name:?}")),
+    }
+}
+
+async fn exchange(
+    server: &Server,
+    uri: &Uri,
+    tls: Arc<ClientConfig>,
+    body: String,
+) -> Result<(StatusCode, Bytes), String> {
+    let host = uri.host().unwrap_or_default();
+    let port = uri.port_u16().unwrap_or(443);
+    let stream = server.network.connect(host, port).await;
+    let stream = stream.map_err(|error| format!("dial tcp {host}:{port}: {}", dial_words(&error)))?;
+    let bare = host.trim_start_matches('[').trim_end_matches(']').to_owned();
+    let name = ServerName::try_from(bare).map_err(|error| error.to_string())?;
+    let stream = TlsConnector::from(tls).connect(name, stream).await;
+    let stream = stream.map_err(|error| tls_words(&error))?;
+    let request = Request::post(uri.path_and_query().map_or("/", |path| path.as_str()))
+        .header("host", uri.authority().map_or("", |authority| authority.as_str()))
+        .header("accept", "application/json, */*")
+        .header("content-type", "application/json")
+        .header("user-agent", "kube-apiserver-admission")
+        .body(Full::new(Bytes::from(body)))
+        .map_err(|error| error.to_string())?;
+    let ended = |error: hyper::Error| match error.is_incomplete_message() {
+        true => "EOF".to_owned(),
+        false => error.to_string(),
+    };
+    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(ended)?;
+    let answer = async move {
+        let response = sender.send_request(request).await.map_err(ended)?;
+        let (parts, body) = response.into_parts();
+        let body = Limited::new(body, BODY_BYTES_MAX).collect().await;
+        Ok((parts.status, body.map_err(|error| error.to_string())?.to_bytes()))
+    };
+    tokio::pin!(answer);
+    // The connection moves the bytes; if it ends first, the answer is complete or will never be.
+    tokio::select! {
+        biased;
+        answer = &mut answer => answer,
+        _ = connection => answer.await,
+    }
+}
+
+fn dial_words(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::ConnectionRefused => "connect: connection refused".to_owned(),
+        io::ErrorKind::ConnectionReset => "connect: connection reset by peer".to_owned(),
+        _ => error.to_string(),
+    }
+}
+
+fn tls_words(error: &io::Error) -> String {
+    use rustls::{CertificateError, Error};
+    let cause = error.get_ref().and_then(|cause| cause.downcast_ref::<Error>());
+    match cause {
+        Some(Error::InvalidCertificate(CertificateError::UnknownIssuer | CertificateError::BadSignature)) => {
+            "tls: failed to verify certificate: x509: certificate signed by unknown authority".to_owned()
+        }
+        Some(Error::InvalidCertificate(why)) => format!("tls: failed to verify certificate: x509: {why}"),
+        Some(other) => format!("tls: {other}"),
+        None if error.kind() == io::ErrorKind::UnexpectedEof => "EOF".to_owned(),
+        None => error.to_string(),
+    }
+}
+
+/// Reads the body of an answer that claims to be good.
+fn read(body: &[u8]) -> Result<Value, String> {
+    let answer: Value = serde_json::from_slice(body)
+        .map_err(|error| format!("couldn't get version/kind; json parse error: {error}"))?;
+    let text = |field: &str| answer[field].as_str().unwrap_or_default();
+    let excerpt = || String::from_utf8_lossy(body).trim().to_owned();
+    match (text("kind"), text("apiVersion")) {
+        ("", _) => Err(format!("Object 'Kind' is missing in '{}'", excerpt())),
+        (_, "") => Err(format!("Object 'apiVersion' is missing in '{}'", excerpt())),
+        ("AdmissionReview", "admission.k8s.io/v1") => Ok(answer),
+        (kind, version) => Err(format!(
+            "no kind {kind:?} is registered for version {version:?} in scheme \"pkg/runtime/scheme.go:110\""
+        )),
+    }
+}
+
+/// What an answer with an error code means.
+fn refusal(status: StatusCode, body: &[u8]) -> String {
+    if let Ok(answer) = serde_json::from_slice::<Value>(body)
+        && answer["kind"] == "Status"
+        && let Some(message) = answer["message"].as_str()
+    {
+        return message.to_owned();
+    }
+    let told = String::from_utf8_lossy(body).trim().to_owned();
+    let told = if told.is_empty() { "unknown".to_owned() } else { told };
+    match status.as_u16() {
+        400 => "the server rejected our request for an unknown reason".to_owned(),
+        401 => "the server has asked for the client to provide credentials".to_owned(),
+        403 => told,
+        404 => "the server could not find the requested resource".to_owned(),
+        405 => "the server does not allow this method on the requested resource".to_owned(),
+        503 => "the server is currently unable to handle the request".to_owned(),
+        500.. => format!("an error on the server ({told:?}) has prevented the request from succeeding"),
+        code => format!("the server responded with the status code {code} but did not return more information"),
+    }
+}
