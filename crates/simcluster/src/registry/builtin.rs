@@ -170,7 +170,7 @@ fn core() -> Vec<Builtin> {
     };
     let service = Traits {
         put_creates: true,
-        names: NameRule::ServiceLabel,
+        names: NameRule::Label,
         ..ANSWERED
     };
     vec![

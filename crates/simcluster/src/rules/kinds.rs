@@ -20,6 +20,7 @@ pub const CLEANUP_FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io"
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Special {
     Namespace,
+    Node,
     Pod,
     Secret,
     ConfigMap,
@@ -28,6 +29,7 @@ enum Special {
     ControllerRevision,
     Claim,
     Binding,
+    Role,
     PriorityClass,
     Budget,
     Autoscaler,
@@ -41,6 +43,7 @@ fn special(resource: &Resource) -> Option<Special> {
     }
     Some(match resource.kind.as_str() {
         "Namespace" => Special::Namespace,
+        "Node" => Special::Node,
         "Pod" => Special::Pod,
         "Secret" => Special::Secret,
         "ConfigMap" => Special::ConfigMap,
@@ -49,6 +52,7 @@ fn special(resource: &Resource) -> Option<Special> {
         "ControllerRevision" => Special::ControllerRevision,
         "ResourceClaim" | "ResourceClaimTemplate" => Special::Claim,
         "RoleBinding" | "ClusterRoleBinding" => Special::Binding,
+        "Role" | "ClusterRole" => Special::Role,
         "PriorityClass" => Special::PriorityClass,
         "PodDisruptionBudget" => Special::Budget,
         "HorizontalPodAutoscaler" => Special::Autoscaler,
@@ -62,10 +66,12 @@ fn special(resource: &Resource) -> Option<Special> {
 /// Fills in what the client left out. Runs on every write of a whole object.
 pub fn default(resource: &Resource, object: &mut Value) {
     match special(resource) {
+        Some(Special::Node) => default_node(object),
         Some(Special::Pod) => pod::default(object),
         Some(Special::Secret) => default_secret(object),
         Some(Special::Service) => default_service(object),
         Some(Special::PriorityClass) => set_default(object, "preemptionPolicy", json!("PreemptLowerPriority")),
+        Some(Special::Role) => set_default(object, "rules", Value::Null),
         Some(Special::Autoscaler) => set_default(&mut object["spec"], "minReplicas", json!(1)),
         Some(Special::Definition) => default_definition(object),
         Some(Special::Webhooks { mutating }) => default_webhooks(object, mutating),
@@ -99,6 +105,35 @@ pub(super) fn items<'a>(object: &'a Value, field: &str) -> impl Iterator<Item = 
     object.get(field).and_then(Value::as_array).into_iter().flatten()
 }
 
+/// A node's status is always there, with the fields that Go's types do not leave out.
+fn default_node(object: &mut Value) {
+    const INFO: [&str; 10] = [
+        "architecture",
+        "bootID",
+        "containerRuntimeVersion",
+        "kernelVersion",
+        "kubeProxyVersion",
+        "kubeletVersion",
+        "machineID",
+        "operatingSystem",
+        "osImage",
+        "systemUUID",
+    ];
+    set_default(object, "spec", json!({}));
+    set_default(object, "status", json!({}));
+    let status = &mut object["status"];
+    let capacity = status["capacity"].clone();
+    if capacity.is_object() {
+        set_default(status, "allocatable", capacity);
+    }
+    set_default(status, "daemonEndpoints", json!({}));
+    set_default(&mut status["daemonEndpoints"], "kubeletEndpoint", json!({"Port": 0}));
+    set_default(status, "nodeInfo", json!({}));
+    for field in INFO {
+        set_default(&mut status["nodeInfo"], field, json!(""));
+    }
+}
+
 fn default_secret(object: &mut Value) {
     set_default(object, "type", json!("Opaque"));
     let Some(Value::Object(plain)) = object.as_object_mut().and_then(|map| map.remove("stringData")) else {
@@ -115,10 +150,6 @@ fn default_service(object: &mut Value) {
     set_default(spec, "type", json!("ClusterIP"));
     set_default(spec, "sessionAffinity", json!("None"));
     set_default(spec, "internalTrafficPolicy", json!("Cluster"));
-    if spec["type"] != "ExternalName" {
-        set_default(spec, "ipFamilies", json!(["IPv4"]));
-        set_default(spec, "ipFamilyPolicy", json!("SingleStack"));
-    }
     for port in items_mut(spec, "ports") {
         set_default(port, "protocol", json!("TCP"));
         let number = port["port"].clone();
@@ -155,7 +186,9 @@ fn default_webhooks(object: &mut Value, mutating: bool) {
 
 /// Gives a new object the status that it starts with.
 pub fn prepare_create(resource: &Resource, object: &mut Value, now: Timestamp) {
+    // Kubelets register their nodes together with what they can do.
     if resource.has(Subresource::Status)
+        && special(resource) != Some(Special::Node)
         && let Some(map) = object.as_object_mut()
     {
         map.remove("status");
@@ -196,7 +229,7 @@ pub fn prepare_update(resource: &Resource, old: &Value, new: &mut Value) {
             labels["kubernetes.io/metadata.name"] = json!(name);
         }
         Some(Special::Service) => {
-            for field in ["clusterIP", "clusterIPs"] {
+            for field in ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"] {
                 let kept = old["spec"][field].clone();
                 if !kept.is_null() {
                     set_default(&mut new["spec"], field, kept);

@@ -65,7 +65,6 @@ pub fn prepare_create(resource: &Resource, object: &mut Value, uid: String, now:
         "deletionGracePeriodSeconds",
         "selfLink",
         "resourceVersion",
-        "generation",
     ] {
         metadata.remove(field);
     }
@@ -82,12 +81,12 @@ pub fn prepare_update(old: &Value, new: &mut Value) {
     let was = old["metadata"].as_object();
     let kept = |field: &str| was.and_then(|metadata| metadata.get(field)).cloned();
     let metadata = of(new);
-    for field in ["uid", "creationTimestamp", "name", "namespace", "generateName"] {
+    for field in ["uid", "name", "namespace", "generateName"] {
         if metadata.get(field).is_none_or(|value| value.is_null() || value == "") {
             restore(metadata, field, kept(field));
         }
     }
-    for field in ["generation", "resourceVersion", "selfLink"] {
+    for field in ["creationTimestamp", "generation", "resourceVersion", "selfLink"] {
         restore(metadata, field, kept(field));
     }
     // A deletion can neither be taken back nor be started by an update.
@@ -178,16 +177,45 @@ pub fn validate(resource: &Resource, object: &Value) -> Vec<FieldError> {
         let problem = names::label_key_problem(&key.to_lowercase());
         errors.extend(problem.map(|p| FieldError::invalid("metadata.annotations", json!(key), p)));
     }
-    for finalizer in finalizers(object) {
+    for (i, finalizer) in finalizers(object).into_iter().enumerate() {
         if let Some(problem) = names::label_key_problem(finalizer) {
             errors.push(FieldError::invalid("metadata.finalizers", json!(finalizer), problem));
         } else if !resource.custom && !finalizer.contains('/') && !STANDARD_FINALIZERS.contains(&finalizer) {
             let problem = "name is neither a standard finalizer name nor is it fully qualified";
-            errors.push(FieldError::invalid("metadata.finalizers", json!(finalizer), problem));
+            let path = format!("metadata.finalizers[{i}]");
+            errors.push(FieldError::invalid(path, json!(finalizer), problem));
         }
     }
     errors.extend(validate_owners(object));
     errors
+}
+
+/// What is legal and still unwise in new metadata: a finalizer that another writer may choose too.
+pub fn warnings(resource: &Resource, old: Option<&Value>, new: &Value) -> Vec<String> {
+    let before = old.map(finalizers).unwrap_or_default();
+    let plain = |finalizer: &&str| {
+        resource.custom
+            && !finalizer.contains('/')
+            && !STANDARD_FINALIZERS.contains(finalizer)
+            && !before.contains(finalizer)
+    };
+    let warning = |finalizer: &str| {
+        format!(
+            "metadata.finalizers: {finalizer:?}: prefer a domain-qualified finalizer name to avoid accidental conflicts with other finalizer writers"
+        )
+    };
+    finalizers(new).into_iter().filter(plain).map(warning).collect()
+}
+
+/// Owner references as Go prints them: in the order of the type's fields.
+fn owners_text(references: &[Value]) -> String {
+    const FIELDS: [&str; 6] = ["apiVersion", "kind", "name", "uid", "controller", "blockOwnerDeletion"];
+    let one = |reference: &Value| {
+        let fields = FIELDS.iter().filter_map(|name| Some((name, reference.get(name)?)));
+        let fields: Vec<String> = fields.map(|(name, value)| format!("{name:?}:{value}")).collect();
+        format!("{{{}}}", fields.join(","))
+    };
+    references.iter().map(one).collect::<Vec<_>>().join(",")
 }
 
 fn validate_owners(object: &Value) -> Vec<FieldError> {
@@ -196,19 +224,24 @@ fn validate_owners(object: &Value) -> Vec<FieldError> {
     let mut controller: Option<String> = None;
     for reference in object["metadata"]["ownerReferences"].as_array().into_iter().flatten() {
         let field = |name: &str| reference[name].as_str().unwrap_or_default();
-        let mut check = |name: &str| {
+        for name in ["apiVersion", "kind", "name", "uid"] {
+            let why = if name == "apiVersion" {
+                "version must not be empty"
+            } else {
+                "must not be empty"
+            };
             if field(name).is_empty() {
-                errors.push(FieldError::invalid(
-                    format!("{path}.{name}"),
-                    json!(""),
-                    "must not be empty",
-                ));
+                errors.push(FieldError::invalid(format!("{path}.{name}"), json!(""), why));
             }
-        };
-        check("apiVersion");
-        check("kind");
-        check("name");
-        check("uid");
+        }
+        if field("apiVersion") == "v1" && field("kind") == "Event" {
+            let text = owners_text(std::slice::from_ref(reference));
+            let message = format!("Invalid value: {text}: /v1, Kind=Event is disallowed from being an owner");
+            errors.push(FieldError {
+                message,
+                ..FieldError::invalid_whole(path, "")
+            });
+        }
         if reference["controller"] == true {
             let this = format!("{}/{}", field("kind"), field("name"));
             match &controller {
@@ -216,7 +249,12 @@ fn validate_owners(object: &Value) -> Vec<FieldError> {
                     let why = format!(
                         "Only one reference can have Controller set to true. Found \"true\" in references for {first} and {this}"
                     );
-                    errors.push(FieldError::invalid(path, &object["metadata"]["ownerReferences"], why));
+                    let all = object["metadata"]["ownerReferences"].as_array();
+                    let text = owners_text(all.map(Vec::as_slice).unwrap_or_default());
+                    errors.push(FieldError {
+                        message: format!("Invalid value: [{text}]: {why}"),
+                        ..FieldError::invalid_whole(path, "")
+                    });
                 }
                 None => controller = Some(this),
             }
@@ -228,7 +266,7 @@ fn validate_owners(object: &Value) -> Vec<FieldError> {
 /// Judges what an update does to the metadata.
 pub fn validate_update(old: &Value, new: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
-    for field in ["name", "namespace", "uid", "creationTimestamp"] {
+    for field in ["name", "namespace", "uid"] {
         if old["metadata"][field] != new["metadata"][field] {
             let path = format!("metadata.{field}");
             errors.push(FieldError::invalid(path, &new["metadata"][field], "field is immutable"));
@@ -274,7 +312,10 @@ mod tests {
             "u1".into(),
             "2026-01-01T00:00:00.5Z".parse().unwrap(),
         );
-        let expected = json!({"metadata": {"name": "a", "uid": "u1", "creationTimestamp": "2026-01-01T00:00:00Z"}});
+        // Nobody counts the changes of a config map, and so nobody minds its generation.
+        let expected = json!({"metadata": {
+            "name": "a", "uid": "u1", "creationTimestamp": "2026-01-01T00:00:00Z", "generation": 9,
+        }});
         assert_eq!(object, expected);
     }
 

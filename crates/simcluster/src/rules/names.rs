@@ -2,7 +2,6 @@
 
 const SUBDOMAIN: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
 const DNS_LABEL: &str = "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')";
-const SERVICE_LABEL: &str = "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')";
 const LABEL_VALUE: &str = "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')";
 const QUALIFIED: &str = "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
 
@@ -11,10 +10,8 @@ const QUALIFIED: &str = "name part must consist of alphanumeric characters, '-',
 pub enum NameRule {
     /// DNS subdomain; the usual rule.
     Subdomain,
-    /// DNS label (namespaces).
+    /// DNS label (namespaces, services).
     Label,
-    /// DNS label that starts with a letter (services).
-    ServiceLabel,
     /// Anything that can be one segment of a path (RBAC).
     PathSegment,
 }
@@ -25,11 +22,6 @@ impl NameRule {
         match self {
             NameRule::Subdomain => subdomain_problem(name),
             NameRule::Label => dns_label_problem(name),
-            NameRule::ServiceLabel => {
-                let starts = name.starts_with(|c: char| c.is_ascii_lowercase());
-                let fits = is_dns_label(name) && starts;
-                too_long(name, 63).or_else(|| (!fits).then(|| SERVICE_LABEL.to_owned()))
-            }
             NameRule::PathSegment => path_segment_problem(name),
         }
     }
@@ -42,7 +34,11 @@ pub fn subdomain_problem(name: &str) -> Option<String> {
 
 /// What is wrong with a DNS label, if anything.
 pub fn dns_label_problem(name: &str) -> Option<String> {
-    too_long(name, 63).or_else(|| (!is_dns_label(name)).then(|| DNS_LABEL.to_owned()))
+    let problem = || match subdomain_problem(name) {
+        None => "must not contain dots".to_owned(),
+        Some(_) => DNS_LABEL.to_owned(),
+    };
+    too_long(name, 63).or_else(|| (!is_dns_label(name)).then(problem))
 }
 
 /// What is wrong with a label's value, if anything.
@@ -117,7 +113,7 @@ mod tests {
         assert!(NameRule::Subdomain.problem("A").is_some());
         assert!(NameRule::Subdomain.problem("a..b").is_some());
         assert!(NameRule::Label.problem("a.b").is_some());
-        assert!(NameRule::ServiceLabel.problem("1a").is_some());
+        assert_eq!(NameRule::Label.problem("a.b").as_deref(), Some("must not contain dots"));
         assert_eq!(NameRule::PathSegment.problem("system:node"), None);
         assert!(NameRule::PathSegment.problem("a/b").is_some());
         assert_eq!(

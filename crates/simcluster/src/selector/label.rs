@@ -105,7 +105,7 @@ impl Requirement {
 
     fn checked(key: String, operator: Operator, values: Vec<String>) -> Result<Self, String> {
         if let Some(problem) = names::label_key_problem(&key) {
-            return Err(format!("key: Invalid value: {key:?}: {problem}"));
+            return Err(format!("<nil>: Invalid value: {key:?}: {problem}"));
         }
         for (i, value) in values.iter().enumerate() {
             if matches!(operator, Operator::Greater | Operator::Less) && value.parse::<i64>().is_err() {

@@ -206,4 +206,12 @@ fn assign_address(call: &Call, service: &mut Value) {
         spec["clusterIP"] = json!(format!("10.{}.{b}.{}", 96 + a % 16, c.clamp(1, 254)));
     }
     spec["clusterIPs"] = json!([spec["clusterIP"]]);
+    for (field, value) in [
+        ("ipFamilies", json!(["IPv4"])),
+        ("ipFamilyPolicy", json!("SingleStack")),
+    ] {
+        if spec[field].is_null() {
+            spec[field] = value;
+        }
+    }
 }

@@ -1,7 +1,6 @@
 //! Server-side apply, and who owns which field after any other write.
 //!
-//! What merging and ownership mean is in [`crate::patch`]; this module brings requests there and answers back. An object
-//! is tracked from its first apply on: before, nobody's ownership could matter.
+//! What merging and ownership mean is in [`crate::patch`]; this module brings requests there and answers back.
 
 use serde_json::{Value, json};
 
@@ -88,15 +87,26 @@ fn refusal(error: ApplyError) -> ApiError {
     }
 }
 
+/// Records the creator as the owner of what it sent and of the defaults. What admission adds later, nobody owns.
+pub(crate) fn track_new(call: &Call, new: &mut Value) {
+    record(call, None, new);
+}
+
 /// Records who owns what an update changed, on objects that are tracked.
 pub(crate) fn track(call: &Call, old: &Value, new: &mut Value) {
     let tracked = |object: &Value| !object["metadata"]["managedFields"].is_null();
+    if tracked(old) || tracked(new) {
+        record(call, Some(old), new);
+    }
+}
+
+fn record(call: &Call, old: Option<&Value>, new: &mut Value) {
     let is_apply = media_type(&call.body.media_type) == APPLY_PATCH;
-    let Some(schema) = types(call).filter(|_| !is_apply && (tracked(old) || tracked(new))) else {
+    let Some(schema) = types(call).filter(|_| !is_apply) else {
         return;
     };
-    let (live, sent) = (served_form(call, old), served_form(call, new));
-    let mut owned = as_writer(call, |writer| patch::track_update(Some(&live), sent, schema, writer));
+    let (live, sent) = (old.map(|old| served_form(call, old)), served_form(call, new));
+    let mut owned = as_writer(call, |writer| patch::track_update(live.as_ref(), sent, schema, writer));
     match metadata::of(&mut owned).remove("managedFields") {
         Some(entries) => metadata::of(new).insert("managedFields".to_owned(), entries),
         None => metadata::of(new).remove("managedFields"),

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::output::{Document, Reply};
 use super::webhook::{self, Operation};
-use super::{Call, admission, custom, decode};
+use super::{Call, admission, apply, custom, decode};
 use crate::rules::{kinds, metadata};
 use crate::status::ApiError;
 use crate::store::{Expect, Key};
@@ -19,8 +19,10 @@ const STORED_BYTES_MAX: usize = 3 * 512 * 1024;
 pub(crate) async fn create(call: &Call) -> Result<Reply, ApiError> {
     let dry_run = call.query.dry_run("CreateOptions")?;
     let decoded = decode::object(call, "CreateOptions")?;
+    let mut warnings = decoded.warnings;
+    warnings.extend(metadata::warnings(call.resource(), None, &decoded.object));
     let made = create_object(call, decoded.object, dry_run).await?;
-    Ok(call.reply(201, made).with_warnings(decoded.warnings))
+    Ok(call.reply(201, made).with_warnings(warnings))
 }
 
 /// Creates an object that has the shape of the request's kind.
@@ -59,6 +61,7 @@ async fn prepare(call: &Call, object: &mut Value, dry_run: bool) -> Result<(), A
     metadata::prepare_create(resource, object, call.server.entropy.uid(), call.now);
     kinds::default(resource, object);
     custom::default(call, object);
+    apply::track_new(call, object);
     admission::create(call, object)?;
     let options = webhook::options(call, Operation::Create, dry_run);
     if let Some(mutated) = webhook::mutate(call, webhook::creation(object, &options, dry_run)).await? {
@@ -107,7 +110,7 @@ pub(crate) fn check_size(object: &Value, parts_bytes: usize) -> Result<(), ApiEr
     Err(ApiError::plain("etcdserver: request is too large"))
 }
 
-fn check_namespace(call: &Call, object: &Value) -> Result<(), ApiError> {
+pub(crate) fn check_namespace(call: &Call, object: &Value) -> Result<(), ApiError> {
     let sent = metadata::text(object, "namespace");
     match sent.is_empty() || Some(sent) == call.place.namespace.as_deref() {
         true => Ok(()),

@@ -6,9 +6,10 @@ use serde_json::{Value, json};
 
 use super::media::media_type;
 use super::query::FieldValidation;
-use super::{Body, Call, custom};
+use super::{Body, Call, custom, syntax};
 use crate::protobuf;
 use crate::registry::Form;
+use crate::rules::metadata;
 use crate::schema::duplicate_fields;
 use crate::status::{ApiError, FieldError};
 
@@ -33,11 +34,7 @@ pub(crate) enum Source {
 pub(crate) fn value(body: &Body, kind: &str) -> Result<Value, ApiError> {
     match media_type(&body.media_type) {
         "" | "application/json" | "*/*" => serde_json::from_slice(&body.bytes).map_err(|error| {
-            let why = if error.is_eof() {
-                "unexpected end of JSON input".to_owned()
-            } else {
-                error.to_string()
-            };
+            let why = syntax::problem(&body.bytes).unwrap_or_else(|| error.to_string());
             unrecognized(kind, &format!("json parse error: {why}"), &body.bytes)
         }),
         "application/yaml" => {
@@ -106,7 +103,10 @@ pub(crate) fn shape(
         FieldValidation::Warn | FieldValidation::Strict => unknown_fields(&value, &served),
     };
     if let Some(schema) = custom::schema(call) {
-        unknown.extend(schema.prune(&mut served));
+        let pruned = schema.prune(&mut served);
+        if validation != FieldValidation::Ignore {
+            unknown.extend(pruned);
+        }
     }
     let repeated = match (validation, source) {
         (FieldValidation::Warn | FieldValidation::Strict, Source::Body) => duplicate_fields(&call.body.bytes),
@@ -116,7 +116,7 @@ pub(crate) fn shape(
     let unknown = unknown.iter().map(|path| format!("unknown field \"{path}\""));
     let warnings: Vec<String> = repeated.chain(unknown).collect();
     if validation == FieldValidation::Strict && !warnings.is_empty() {
-        return Err(strict(call, &warnings, source));
+        return Err(strict(call, &value, &warnings, source));
     }
     let object = match &call.version().form {
         Form::Converted { store, .. } => store(served),
@@ -125,7 +125,7 @@ pub(crate) fn shape(
     Ok(Decoded { object, warnings })
 }
 
-fn strict(call: &Call, unknown: &[String], source: Source) -> ApiError {
+fn strict(call: &Call, patched: &Value, unknown: &[String], source: Source) -> ApiError {
     let what = format!("strict decoding error: {}", unknown.join(", "));
     match source {
         Source::Body => {
@@ -136,7 +136,12 @@ fn strict(call: &Call, unknown: &[String], source: Source) -> ApiError {
             ))
         }
         Source::Patch => {
-            let patch = String::from_utf8_lossy(&call.body.bytes);
+            // The answer repeats the whole object that the patch makes, of which nobody needs the owners.
+            let mut whole = patched.clone();
+            metadata::of(&mut whole).remove("managedFields");
+            whole["apiVersion"] = json!(call.api_version());
+            whole["kind"] = json!(call.resource().kind);
+            let patch = whole.to_string();
             ApiError::invalid("", "", "", &[FieldError::invalid("patch", json!(patch), what)])
         }
     }
@@ -156,15 +161,21 @@ fn check_kind(call: &Call, value: &Value) -> Result<(), ApiError> {
         if kind.is_empty() {
             let excerpt = String::from_utf8_lossy(&call.body.bytes[..call.body.bytes.len().min(EXCERPT_BYTES)]);
             return Err(ApiError::bad_request(format!(
-                "the object provided is unrecognized (must be of type {}): Object 'Kind' is missing in '{excerpt}'",
+                "the object provided is unrecognized (must be of type {}): Object 'Kind' is missing in '{excerpt}' ({excerpt})",
                 resource.kind
             )));
         }
-        let name = call.name();
         if kind != resource.kind {
             let error = FieldError::invalid("kind", json!(kind), format!("must be {}", resource.kind));
-            return Err(call.invalid(name, &[error]));
+            let name = value["metadata"]["name"].as_str().unwrap_or_default();
+            return Err(ApiError::invalid(&resource.name.group, kind, name, &[error]));
         }
+    }
+    if !version.is_empty() && version != expected && !resource.custom && !kind.is_empty() {
+        return Err(ApiError::bad_request(format!(
+            "{kind} in version {version:?} cannot be handled as a {}: no kind {kind:?} is registered for version {version:?} in scheme \"pkg/runtime/scheme.go:111\"",
+            resource.kind
+        )));
     }
     if !version.is_empty() && version != expected {
         return Err(ApiError::bad_request(format!(

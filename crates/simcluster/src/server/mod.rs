@@ -29,6 +29,7 @@ mod read;
 mod review;
 mod route;
 mod scale;
+mod syntax;
 mod tables;
 mod token;
 mod update;
@@ -336,6 +337,7 @@ impl Call {
             ("GET" | "HEAD", None | Some(Sub::Status), true) => read::get(self).await,
             ("GET" | "HEAD", Some(Sub::Scale), true) => scale::get(self),
             ("POST", None, false) if self.can_create() => create::create(self).await,
+            ("POST", None, false) if self.resource().custom => Ok(Reply::page_not_found()),
             ("POST", Some(Sub::Binding), true) => binding::bind(self).await,
             ("POST", Some(Sub::Eviction), true) => eviction::evict(self).await,
             ("POST", Some(Sub::Token), true) => token::issue(self).await,

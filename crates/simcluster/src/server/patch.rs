@@ -2,11 +2,13 @@
 
 use serde_json::{Value, json};
 
-use super::Call;
 use super::media::media_type;
+use super::{Call, syntax};
 use crate::patch::{JsonPatch, JsonPatchError, MergePatchError, StrategicError, TypeSchema, builtin_types};
 use crate::patch::{merge_patch, strategic_merge_patch};
 use crate::status::ApiError;
+
+const STRATEGIC: &str = "application/strategic-merge-patch+json";
 
 /// A change to part of an object.
 #[derive(Debug)]
@@ -20,8 +22,13 @@ pub(crate) enum Patch {
 impl Patch {
     pub(crate) fn read(call: &Call) -> Result<Self, ApiError> {
         let body = || {
-            serde_json::from_slice::<Value>(&call.body.bytes)
-                .map_err(|error| ApiError::bad_request(format!("error decoding patch: {error}")))
+            serde_json::from_slice::<Value>(&call.body.bytes).map_err(|error| {
+                let why = syntax::problem(&call.body.bytes).unwrap_or_else(|| error.to_string());
+                match media_type(&call.body.media_type) {
+                    STRATEGIC => ApiError::bad_request(why),
+                    _ => ApiError::bad_request(format!("error decoding patch: {why}")),
+                }
+            })
         };
         let strategic = builtin_types()
             .kind(&call.api_version(), &call.resource().kind)
@@ -29,19 +36,15 @@ impl Patch {
         match (media_type(&call.body.media_type), strategic) {
             ("application/json-patch+json", _) => JsonPatch::decode(&body()?).map(Patch::Json).map_err(json_error),
             ("application/merge-patch+json", _) => body().map(Patch::Merge),
-            ("application/strategic-merge-patch+json", Some(schema)) => Ok(Patch::Strategic(body()?, schema)),
-            ("application/json", _) => Err(ApiError::new(
-                415,
-                "UnsupportedMediaType",
-                "415: Unsupported Media Type",
-            )),
-            (_, strategic) => {
-                let mut accepted = "application/json-patch+json, application/merge-patch+json".to_owned();
-                if strategic.is_some() {
-                    accepted += ", application/strategic-merge-patch+json";
-                }
-                accepted += ", application/apply-patch+yaml";
-                Err(ApiError::unsupported_media(&accepted))
+            (STRATEGIC, Some(schema)) => Ok(Patch::Strategic(body()?, schema)),
+            (STRATEGIC, None) => {
+                let accepted =
+                    "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml";
+                Err(ApiError::unsupported_media(accepted))
+            }
+            _ => {
+                let message = "415: Unsupported Media Type";
+                Err(ApiError::new(415, "UnsupportedMediaType", message).with_details(json!({})))
             }
         }
     }

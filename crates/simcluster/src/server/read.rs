@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::output::{Document, Reply};
 use super::query::Query;
-use super::{Call, StaleBy};
+use super::{Call, StaleBy, syntax};
 use crate::registry::Form;
 use crate::selector::{FieldSelector, LabelSelector};
 use crate::status::{ApiError, FieldError};
@@ -168,7 +168,9 @@ impl ListPlan {
         if !problems.is_empty() {
             return Err(list_options_invalid(&problems));
         }
-        let revision = call.revision_parameter()?;
+        let revision = call
+            .revision_parameter()
+            .map_err(|error| ApiError::bad_request(format!("invalid resource version: {}", error.message)))?;
         let limit = query
             .number("limit")?
             .and_then(|limit| usize::try_from(limit).ok())
@@ -180,12 +182,12 @@ impl ListPlan {
             not_before: None,
         };
         if !token.is_empty() {
+            let token = ContinueToken::decode(call, token)?;
             if revision.is_some_and(|revision| revision > 0) {
                 return Err(ApiError::bad_request(
                     "specifying resource version is not allowed when using continue",
                 ));
             }
-            let token = ContinueToken::decode(call, token)?;
             return Ok(Self {
                 after: Some(token.after),
                 at: token.revision,
@@ -284,7 +286,8 @@ impl ContinueToken {
         let bytes = URL_SAFE_NO_PAD
             .decode(text)
             .map_err(|error| wrong(&error.to_string()))?;
-        let token: Value = serde_json::from_slice(&bytes).map_err(|error| wrong(&error.to_string()))?;
+        let token: Value = serde_json::from_slice(&bytes)
+            .map_err(|error| wrong(&syntax::problem(&bytes).unwrap_or_else(|| error.to_string())))?;
         if token["v"] != "meta.k8s.io/v1" {
             return Err(wrong("server does not recognize this encoded version"));
         }
@@ -308,8 +311,8 @@ impl Call {
         match self.query.text("resourceVersion") {
             "" => Ok(None),
             text => text.parse().map(Some).map_err(|_| {
-                ApiError::bad_request(format!(
-                    "invalid resource version: resourceVersion: Invalid value: {text:?}: strconv.ParseUint: parsing {text:?}: invalid syntax"
+                ApiError::plain(format!(
+                    "resourceVersion: Invalid value: {text:?}: strconv.ParseUint: parsing {text:?}: invalid syntax"
                 ))
             }),
         }

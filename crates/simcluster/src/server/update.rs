@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::create::{check_size, create_object};
+use super::create::{check_namespace, check_size, create_object};
 use super::decode::{self, Source};
 use super::media::{APPLY_PATCH, media_type};
 use super::output::{Document, Reply};
@@ -22,16 +22,7 @@ pub(crate) async fn put(call: &Call) -> Result<Reply, ApiError> {
     let decoded = decode::object(call, "UpdateOptions")?;
     let sent = decoded.object;
     let name = metadata::text(&sent, "name");
-    if name != call.name() {
-        let why = match name.is_empty() {
-            true => "the name of the object was undeterminable: name must be provided".to_owned(),
-            false => format!(
-                "the name of the object ({name}) does not match the name on the URL ({})",
-                call.name()
-            ),
-        };
-        return Err(ApiError::bad_request(why));
-    }
+    check_place(call, &sent)?;
     let exists = call.server.store.get(&call.resource().storage, &call.key()).is_some();
     if !exists && call.resource().traits.put_creates && call.place.subresource.is_none() {
         let made = create_object(call, sent, dry_run).await?;
@@ -52,6 +43,21 @@ pub(crate) async fn put(call: &Call) -> Result<Reply, ApiError> {
     })
     .await?;
     Ok(written.reply(call, decoded.warnings))
+}
+
+/// An object is written where its name and namespace say that it is.
+fn check_place(call: &Call, object: &Value) -> Result<(), ApiError> {
+    check_namespace(call, object)?;
+    let (name, place) = (metadata::text(object, "name"), call.name());
+    match name {
+        "" => Err(ApiError::bad_request(format!(
+            "the name of the object ({place} based on URL) was undeterminable: name must be provided"
+        ))),
+        name if name != place => Err(ApiError::bad_request(format!(
+            "the name of the object ({name}) does not match the name on the URL ({place})"
+        ))),
+        _ => Ok(()),
+    }
 }
 
 /// A PUT for another object of the same name is a conflict, not a change of the uid.
@@ -80,11 +86,16 @@ pub(crate) async fn patch(call: &Call) -> Result<Reply, ApiError> {
     }
     let dry_run = call.query.dry_run("PatchOptions")?;
     let validation = call.query.field_validation("PatchOptions")?;
+    if call.query.has("force") {
+        let error = FieldError::forbidden("force", "may not be specified for non-apply patch");
+        return Err(ApiError::invalid("meta.k8s.io", "PatchOptions", "", &[error]));
+    }
     let patch = Patch::read(call)?;
     let mut warnings = Vec::new();
     let written = rewrite(call, dry_run, |old| {
         let patched = patch.apply(served_form(call, old))?;
         let decoded = decode::shape(call, patched, validation, Source::Patch)?;
+        check_place(call, &decoded.object)?;
         warnings = decoded.warnings;
         Ok(decoded.object)
     })
@@ -134,7 +145,8 @@ pub(crate) async fn rewrite(
         let old = entry.value();
         let mut new = change(&old)?;
         check_revision(call, &old, &new)?;
-        let warnings = prepare(call, &old, &mut new, dry_run).await?;
+        let mut warnings = prepare(call, &old, &mut new, dry_run).await?;
+        warnings.extend(metadata::warnings(call.resource(), Some(&old), &new));
         check_size(&new, entry.bytes.len() + call.body.bytes.len())?;
         if dry_run || new == old || commit(call, &entry, &old, &mut new) {
             return Ok(Written { object: new, warnings });
@@ -265,7 +277,12 @@ fn confine(call: &Call, old: &Value, new: &mut Value) {
                 keep(new, field);
             }
             if call.resource().custom {
+                // Who owns the status is part of the metadata, but not the client's to keep as it was.
+                let owners = metadata::of(new).remove("managedFields");
                 keep(new, "metadata");
+                if let Some(owners) = owners {
+                    metadata::of(new).insert("managedFields".to_owned(), owners);
+                }
             }
         }
         Some(Subresource::Finalize) => {

@@ -98,10 +98,12 @@ impl Start {
         let matching = query.text("resourceVersionMatch");
         if initial && matching != "NotOlderThan" {
             let why = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan";
-            return Err(list_options_invalid(&[FieldError::forbidden(
-                "resourceVersionMatch",
-                why,
-            )]));
+            let mut problems = vec![FieldError::forbidden("resourceVersionMatch", why)];
+            if !matching.is_empty() {
+                let allowed = ["NotOlderThan"];
+                problems.push(FieldError::not_supported("resourceVersionMatch", matching, &allowed));
+            }
+            return Err(list_options_invalid(&problems));
         }
         if !initial && !matching.is_empty() {
             let why = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided";
@@ -110,11 +112,7 @@ impl Start {
                 why,
             )]));
         }
-        let revision = call.revision_parameter().map_err(|error| ApiError {
-            code: 500,
-            reason: "".into(),
-            ..error
-        })?;
+        let revision = call.revision_parameter()?;
         Ok(match revision {
             _ if query.flag("sendInitialEvents") => Start::Everything { end_mark: true },
             None | Some(0) if !initial => Start::Everything { end_mark: false },

@@ -47,7 +47,7 @@ async fn the_server_decides_names_uids_and_times() {
     assert_eq!(metadata["name"].as_str().unwrap().len(), 7);
     assert_ne!(metadata["uid"], "mine");
     assert_eq!(metadata["creationTimestamp"], "2026-01-01T00:00:00Z");
-    assert!(metadata.get("generation").is_none(), "config maps have no generation");
+    assert_eq!(metadata["generation"], 7, "nobody counts the changes of a config map");
     assert_eq!(
         (&made.body["kind"], &made.body["apiVersion"]),
         (&json!("ConfigMap"), &json!("v1"))
