@@ -72,6 +72,7 @@ pub struct Builder {
     nodes: Vec<Node>,
     controller_manager: bool,
     scheduler: bool,
+    kubelets: bool,
     api_server_flags: Vec<String>,
 }
 
@@ -91,6 +92,12 @@ impl Builder {
     /// Without a controller manager nothing is garbage-collected and no namespace ends, and the start is faster.
     pub fn controller_manager(mut self, on: bool) -> Self {
         self.controller_manager = on;
+        self
+    }
+
+    /// Without kubelets (kwok plays them) no node gets ready and no pod runs: what a test wrote stays as it is.
+    pub fn kubelets(mut self, on: bool) -> Self {
+        self.kubelets = on;
         self
     }
 
@@ -141,6 +148,7 @@ impl ControlPlane {
             nodes: Vec::new(),
             controller_manager: true,
             scheduler: false,
+            kubelets: true,
             api_server_flags: Vec::new(),
         }
     }
@@ -177,7 +185,9 @@ impl ControlPlane {
         let leases = "/api/v1/namespaces/kube-node-lease";
         self.wait("the API to answer", async || get(&admin, leases).await)
             .await?;
-        self.run(Program::Kwok, programs::kwok(&self.kit, &self.credentials))?;
+        if wanted.kubelets {
+            self.run(Program::Kwok, programs::kwok(&self.kit, &self.credentials))?;
+        }
         nodes::post_all(&admin, &wanted.nodes)
             .await
             .map_err(StartError::Nodes)?;
