@@ -1,0 +1,23 @@
+//! Admission: what the API server asks before it stores Grove's objects, and everything that lets it ask.
+//!
+//! ```text
+//! API server ──TLS──▶ server ─▶ webhooks ─▶ rules of grove-workload and grove-topology
+//!                       ▲           └─▶ lookup: live reads
+//!       certificates ───┘ serving certificate, renewed and swapped while it serves
+//!            └─▶ registration: which webhooks there are, where, and whose certificate to trust
+//! ```
+//!
+//! The rules themselves are pure and live in the crates that own their subjects; here they are given what they need to
+//! know. Every replica of the operator serves, leader or not. Nothing here remembers anything between two questions.
+
+pub mod certificates;
+mod lookup;
+mod patch;
+pub mod registration;
+pub mod review;
+pub mod server;
+mod webhooks;
+
+pub use lookup::Lookup;
+pub use server::Server;
+pub use webhooks::{Policy, Webhook, Webhooks};

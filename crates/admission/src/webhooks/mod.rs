@@ -1,0 +1,123 @@
+//! The webhooks: one file each, from a request to an answer.
+//!
+//! A webhook reads what its rules need and passes on what they say. Which webhooks there are follows the configuration;
+//! where they are served and for what the API server calls them is said here once, for the server and the registration.
+
+mod authorizer;
+mod default_set;
+mod validate_replicas;
+mod validate_set;
+mod validate_topology;
+mod validate_topology_domain;
+
+use std::sync::Arc;
+
+use grove_api::config::{Authorizer, OperatorConfiguration, SchedulerProfile, TopologyAwareScheduling};
+use grove_workload::validate::Rules;
+
+use crate::lookup::Lookup;
+use crate::review::{Answer, Request};
+
+/// A webhook by its subject.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Webhook {
+    DefaultSet,
+    ValidateSet,
+    ValidateReplicas,
+    ValidateTopology,
+    ValidateTopologyDomain,
+    Authorizer,
+}
+
+impl Webhook {
+    pub const ALL: [Self; 6] = [
+        Self::DefaultSet,
+        Self::ValidateSet,
+        Self::ValidateReplicas,
+        Self::ValidateTopology,
+        Self::ValidateTopologyDomain,
+        Self::Authorizer,
+    ];
+
+    /// The path that it is served under.
+    pub const fn path(self) -> &'static str {
+        match self {
+            Self::DefaultSet => "/webhooks/default-podcliqueset",
+            Self::ValidateSet => "/webhooks/validate-podcliqueset",
+            Self::ValidateReplicas => "/webhooks/validate-replicas",
+            Self::ValidateTopology => "/webhooks/validate-clustertopology",
+            Self::ValidateTopologyDomain => "/webhooks/validate-topologydomain",
+            Self::Authorizer => "/webhooks/authorizer-webhook",
+        }
+    }
+
+    /// Whether the configuration asks for it.
+    pub const fn is_on(self, authorizer: &Authorizer) -> bool {
+        match self {
+            Self::Authorizer => authorizer.enabled,
+            _ => true,
+        }
+    }
+}
+
+/// What the operator's configuration says about admission, and who the operator is.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Policy {
+    /// The operator's own user: it may do everything.
+    pub operator: String,
+    pub authorizer: Authorizer,
+    pub topology: TopologyAwareScheduling,
+    pub rules: Rules,
+}
+
+impl Policy {
+    pub fn new(configuration: &OperatorConfiguration, operator: impl Into<String>) -> Self {
+        let profiles = configuration.scheduler.profiles.iter();
+        let schedulers = profiles.filter(|profile| !matches!(profile, SchedulerProfile::Kueue));
+        Self {
+            operator: operator.into(),
+            authorizer: configuration.authorizer.clone(),
+            topology: configuration.topology_aware_scheduling.clone(),
+            rules: Rules {
+                schedulers: schedulers.map(|profile| profile.name().as_str().to_owned()).collect(),
+                mnnvl_enabled: configuration.network.auto_mnnvl_enabled,
+            },
+        }
+    }
+}
+
+/// All webhooks, ready to answer.
+#[derive(Clone, Debug)]
+pub struct Webhooks {
+    policy: Arc<Policy>,
+    lookup: Lookup,
+}
+
+impl Webhooks {
+    pub fn new(policy: Policy, lookup: Lookup) -> Self {
+        Self {
+            policy: Arc::new(policy),
+            lookup,
+        }
+    }
+
+    /// The answer of one webhook. What cannot be read from the API server is said, not guessed.
+    pub async fn answer(&self, webhook: Webhook, request: &Request) -> Answer {
+        let (policy, lookup) = (self.policy.as_ref(), &self.lookup);
+        let answer = match webhook {
+            Webhook::DefaultSet => Ok(default_set::answer(request, policy)),
+            Webhook::ValidateSet => validate_set::answer(request, policy, lookup).await,
+            Webhook::ValidateReplicas => validate_replicas::answer(request, lookup).await,
+            Webhook::ValidateTopology => validate_topology::answer(request, policy, lookup).await,
+            Webhook::ValidateTopologyDomain => Ok(validate_topology_domain::answer(request)),
+            Webhook::Authorizer => authorizer::answer(request, policy, lookup).await,
+        };
+        answer.unwrap_or_else(|error| {
+            tracing::warn!(webhook = ?webhook, object = request.subject(), %error, "cannot judge a write");
+            Answer::unavailable(format!(
+                "cannot judge {}: reading from the API server failed: {error}; try again",
+                request.subject()
+            ))
+        })
+    }
+}

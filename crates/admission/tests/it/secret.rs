@@ -1,0 +1,199 @@
+//! Certificates that live in a Secret of the embedded cluster, on virtual time.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context as _, Result};
+use grove_admission::certificates::{Auto, Certificates, Current, Lifetimes, Material};
+use grove_admission::registration::{Endpoint, Upkeep};
+use grove_admission::{Policy, certificates::Manual};
+use grove_simcluster::Cluster;
+use k8s_openapi::ByteString;
+use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
+use k8s_openapi::api::core::v1::Secret;
+use kube::Api;
+use kube::api::{DeleteParams, Patch, PatchParams};
+use serde_json::json;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::{Duration, timeout};
+
+use crate::kit::{FULL, OPERATOR, configuration, made, names};
+
+const SECRET: &str = "certs";
+const HOUR: Duration = Duration::from_secs(60 * 60);
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+/// Short ones: even virtual time takes time when watches are renewed every few minutes of it.
+const LIFETIMES: Lifetimes = Lifetimes {
+    authority: Duration::from_secs(30 * 60 * 60),
+    leaf: Duration::from_secs(8 * 60 * 60),
+    renew_before: Duration::from_secs(2 * 60 * 60),
+    settle: Duration::from_secs(60),
+};
+
+/// Starts a replica's upkeep of the Secret.
+fn replica(cluster: &Cluster, tasks: &mut JoinSet<()>) -> Current {
+    let auto = Auto {
+        client: cluster.client(),
+        namespace: "default".to_owned(),
+        secret: SECRET.to_owned(),
+        names: names(),
+        lifetimes: LIFETIMES,
+    };
+    let (sender, current) = watch::channel(None);
+    let clock = cluster.clock();
+    tasks.spawn(auto.run(sender, move || clock.now()));
+    current
+}
+
+async fn in_force(current: &mut Current) -> Result<Certificates> {
+    let certificates = timeout(DAY, current.wait_for(Option::is_some)).await??;
+    certificates.clone().context("was waited for")
+}
+
+async fn stored(cluster: &Cluster) -> Result<Material> {
+    let secrets: Api<Secret> = Api::default_namespaced(cluster.client());
+    let data: BTreeMap<String, ByteString> = secrets.get(SECRET).await?.data.unwrap_or_default();
+    Material::read(&data).context("the Secret holds certificates")
+}
+
+#[tokio::test(start_paused = true)]
+async fn replicas_that_race_agree_on_one_secret() -> Result<()> {
+    for seed in 0..20 {
+        let cluster = Cluster::builder().seed(seed).start();
+        let mut tasks = JoinSet::new();
+        let mut replicas: Vec<Current> = (0..3).map(|_| replica(&cluster, &mut tasks)).collect();
+        for current in &mut replicas {
+            in_force(current).await?;
+        }
+        // Whoever lost has taken over what the winner wrote.
+        let stored = stored(&cluster).await?.certificates()?;
+        for current in &mut replicas {
+            let same = |seen: &Option<Certificates>| format!("{seen:?}") == format!("{:?}", Some(&stored));
+            timeout(DAY, current.wait_for(same)).await??;
+        }
+    }
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leaf_is_renewed_at_its_moment_by_one_and_served_by_all() -> Result<()> {
+    let cluster = Cluster::builder().start();
+    let mut tasks = JoinSet::new();
+    let mut first = replica(&cluster, &mut tasks);
+    let mut second = replica(&cluster, &mut tasks);
+    in_force(&mut first).await?;
+    in_force(&mut second).await?;
+    let before = stored(&cluster).await?;
+    // Eight hours of life, renewed when two are left.
+    tokio::time::sleep(HOUR * 5).await;
+    assert_eq!(stored(&cluster).await?, before);
+    first.mark_unchanged();
+    second.mark_unchanged();
+    timeout(HOUR * 2, first.changed()).await??;
+    timeout(HOUR * 2, second.changed()).await??;
+    let after = stored(&cluster).await?;
+    assert_eq!(after.data()["ca.crt"], before.data()["ca.crt"]);
+    assert_ne!(after.data()["tls.crt"], before.data()["tls.crt"]);
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_secret_that_is_emptied_or_deleted_is_filled_again() -> Result<()> {
+    let cluster = Cluster::builder().start();
+    let secrets: Api<Secret> = Api::default_namespaced(cluster.client());
+    let mut tasks = JoinSet::new();
+    let mut current = replica(&cluster, &mut tasks);
+    in_force(&mut current).await?;
+    let emptied = json!({"data": {"tls.crt": "", "tls.key": "", "ca.crt": "", "ca.key": ""}});
+    current.mark_unchanged();
+    secrets
+        .patch(SECRET, &PatchParams::default(), &Patch::Merge(&emptied))
+        .await?;
+    timeout(DAY, current.changed()).await??;
+    stored(&cluster).await?;
+    current.mark_unchanged();
+    secrets.delete(SECRET, &DeleteParams::default()).await?;
+    timeout(DAY, current.changed()).await??;
+    stored(&cluster).await?;
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn webhooks_are_registered_and_put_back_when_changed_or_removed() -> Result<()> {
+    let cluster = Cluster::builder().start();
+    let validating: Api<ValidatingWebhookConfiguration> = Api::all(cluster.client());
+    let mut tasks = JoinSet::new();
+    let (certificates, current) = watch::channel(Some(made().certificates()?));
+    let (registered, mut is_registered) = watch::channel(false);
+    let upkeep = Upkeep {
+        client: cluster.client(),
+        policy: Policy::new(&configuration(FULL), OPERATOR),
+        endpoint: Endpoint::Url("https://127.0.0.1:1".to_owned()),
+    };
+    tasks.spawn(upkeep.run(current, registered));
+    timeout(DAY, is_registered.wait_for(|registered| *registered)).await??;
+    let name = "podcliqueset-validating-webhook";
+
+    validating.delete(name, &DeleteParams::default()).await?;
+    until(&validating, name, |_| true).await?;
+
+    let weaker = json!([{"op": "replace", "path": "/webhooks/0/failurePolicy", "value": "Ignore"}]);
+    let patch: Patch<()> = Patch::Json(serde_json::from_value(weaker)?);
+    validating.patch(name, &PatchParams::default(), &patch).await?;
+    until(&validating, name, |webhook| webhook["failurePolicy"] == "Fail").await?;
+
+    let other = made();
+    certificates.send_replace(Some(other.certificates()?));
+    let bundle = serde_json::to_value(&other.data()["ca.crt"])?;
+    until(&validating, name, |webhook| {
+        webhook["clientConfig"]["caBundle"] == bundle
+    })
+    .await?;
+    Ok(())
+}
+
+/// Waits until the one webhook of a configuration is as it should be.
+async fn until(
+    api: &Api<ValidatingWebhookConfiguration>,
+    name: &str,
+    is_so: impl Fn(&serde_json::Value) -> bool,
+) -> Result<()> {
+    let seen = async {
+        loop {
+            if let Some(found) = api.get_opt(name).await?
+                && is_so(&serde_json::to_value(&found)?["webhooks"][0])
+            {
+                return anyhow::Ok(());
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    };
+    timeout(Duration::from_secs(60), seen).await?
+}
+
+#[tokio::test(start_paused = true)]
+async fn certificates_of_a_directory_are_taken_over_when_they_change() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let write = |material: &Material| -> Result<()> {
+        for (name, bytes) in material.data() {
+            std::fs::write(folder.path().join(name), bytes.0)?;
+        }
+        Ok(())
+    };
+    write(&made())?;
+    let (sender, mut current) = watch::channel(None);
+    let manual = Manual {
+        dir: folder.path().to_owned(),
+    };
+    let mut tasks = JoinSet::new();
+    tasks.spawn(manual.run(sender));
+    timeout(DAY, current.changed()).await??;
+    let first = format!("{:?}", current.borrow_and_update());
+    // Half a pair is of no use: what is served stays.
+    std::fs::write(folder.path().join("tls.key"), &made().data()["tls.key"].0)?;
+    assert!(timeout(Duration::from_secs(60), current.changed()).await.is_err());
+    write(&made())?;
+    timeout(DAY, current.changed()).await??;
+    assert_ne!(format!("{:?}", current.borrow()), first);
+    Ok(())
+}

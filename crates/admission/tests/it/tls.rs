@@ -1,0 +1,82 @@
+//! Connections: what is no review, what is too large, renewed certificates, the end.
+
+use anyhow::Result;
+use grove_admission::Webhook;
+use serde_json::{Value, json};
+use tokio::time::timeout;
+
+use crate::kit::{PATIENCE, made, request, serve};
+
+fn any_request() -> Value {
+    request("CREATE", "podcliquesets", Value::Null, json!({"kind": "PodCliqueSet"}))
+}
+
+#[tokio::test]
+async fn garbage_is_answered_and_the_connection_lives_on() -> Result<()> {
+    let served = serve("").await?;
+    let mut connection = served.connect(&served.material).await?;
+    let deep = "[".repeat(100_000);
+    let bodies: [&[u8]; 6] = [
+        b"",
+        b"\xff\xfe\x00",
+        b"{}",
+        b"[1, 2",
+        br#"{"request": {"uid": "u", "operation": "EXPLODE"}}"#,
+        deep.as_bytes(),
+    ];
+    for webhook in Webhook::ALL {
+        for body in bodies {
+            let (status, text) = connection.post(webhook, body.to_vec()).await?;
+            assert_eq!(status, 400, "{webhook:?}: {text}");
+            assert!(text.starts_with("not an AdmissionReview"), "{text}");
+        }
+        for object in [
+            json!(null),
+            json!(7),
+            json!([]),
+            json!({"spec": {"template": 1}}),
+            json!({"metadata": "x"}),
+        ] {
+            let asked = request("UPDATE", "podcliquesets", object.clone(), object);
+            let response = connection.ask(webhook, asked).await?;
+            assert!(response["allowed"].is_boolean(), "{webhook:?}: {response}");
+        }
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_body_without_end_is_refused() -> Result<()> {
+    let served = serve("").await?;
+    let mut connection = served.connect(&served.material).await?;
+    let (status, _) = connection.post(Webhook::ValidateSet, vec![b' '; 9 << 20]).await?;
+    assert_eq!(status, 413);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_renewed_certificate_serves_the_next_connection_and_old_ones_live() -> Result<()> {
+    let served = serve("").await?;
+    let mut before = served.connect(&served.material).await?;
+    before.ask(Webhook::DefaultSet, any_request()).await?;
+    let renewed = made();
+    served.certificates.send_replace(Some(renewed.certificates()?));
+
+    before.ask(Webhook::DefaultSet, any_request()).await?;
+    let mut after = served.connect(&renewed).await?;
+    after.ask(Webhook::DefaultSet, any_request()).await?;
+    let refused = served.connect(&served.material).await;
+    assert!(refused.is_err(), "the old certificate is still presented");
+    Ok(())
+}
+
+#[tokio::test]
+async fn when_told_to_stop_it_takes_no_more_and_ends() -> Result<()> {
+    let mut served = serve("").await?;
+    let mut connection = served.connect(&served.material).await?;
+    connection.ask(Webhook::DefaultSet, any_request()).await?;
+    served.stop.cancel();
+    timeout(PATIENCE, &mut served.task).await??;
+    assert!(served.connect(&served.material).await.is_err());
+    Ok(())
+}
