@@ -3,6 +3,7 @@
 //! Whose an object is, its owner's UID decides. An object of the right name that belongs to somebody else is never
 //! written: it is a conflict, to be reported. One that is being deleted is waited for.
 
+use std::borrow::Borrow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use kube::{Resource, ResourceExt};
@@ -15,7 +16,7 @@ use crate::names::is_owned_by;
 #[derive(Clone, Debug, PartialEq)]
 pub enum Change<K> {
     Create(K),
-    /// Apply the object as a whole (server-side apply).
+    /// Make the stored object be this one, what others wrote into its metadata kept.
     Update(K),
     /// Delete the object with this UID, as a precondition: the name may be somebody else's by now.
     Delete {
@@ -42,13 +43,15 @@ pub enum Content {
 
 /// The changes from `observed` to `desired`, of which `owner_uid` is the owner. Deletions come first: they free names
 /// and capacity.
-pub fn changes<K>(owner_uid: &str, desired: Vec<K>, observed: &[K], content: Content) -> Vec<Change<K>>
+pub fn changes<K, O>(owner_uid: &str, desired: Vec<K>, observed: &[O], content: Content) -> Vec<Change<K>>
 where
     K: Resource + Serialize,
+    O: Borrow<K>,
 {
-    let by_name: BTreeMap<String, &K> = observed.iter().map(|object| (object.name_any(), object)).collect();
+    let observed = || observed.iter().map(Borrow::borrow);
+    let by_name: BTreeMap<String, &K> = observed().map(|object: &K| (object.name_any(), object)).collect();
     let wanted: BTreeSet<String> = desired.iter().map(ResourceExt::name_any).collect();
-    let surplus = observed.iter().filter(|object| {
+    let surplus = observed().filter(|object: &&K| {
         is_owned_by(object.meta(), owner_uid) && is_live(*object) && !wanted.contains(&object.name_any())
     });
     let deletions = surplus.map(|object| Change::Delete {

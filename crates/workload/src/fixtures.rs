@@ -6,11 +6,12 @@ use grove_api::podcliqueset::{
 };
 use grove_api::{PodClique, PodCliqueScalingGroup, PodCliqueSet, PodCliqueSetSpec, PodCliqueSpec, labels};
 use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::apps::v1::ControllerRevision;
 use k8s_openapi::api::core::v1::{Container, PodSpec};
 use kube::Resource;
 
 use crate::expand::claims::ClaimTemplates;
-use crate::expand::{Expansion, Live};
+use crate::expand::{Expansion, Live, ReplicaChildren};
 use crate::revision;
 
 /// The moment at which tests begin.
@@ -176,7 +177,7 @@ pub(crate) fn expand<T>(
     (cliques, groups): (&[PodClique], &[PodCliqueScalingGroup]),
     look: impl FnOnce(&Expansion<'_>) -> T,
 ) -> T {
-    let hashes = revision::resolve(set, &[], &[]).hashes;
+    let hashes = revision::resolve::<ControllerRevision, PodClique>(set, &[], &[]).hashes;
     let live = Live::of(set, cliques, groups);
     let claim_templates = ClaimTemplates::new();
     look(&Expansion {
@@ -190,7 +191,7 @@ pub(crate) fn expand<T>(
 
 /// The cliques and scaling groups that a set becomes, once all of them are stored.
 pub(crate) fn settle(set: &PodCliqueSet) -> (Vec<PodClique>, Vec<PodCliqueScalingGroup>) {
-    let children = expand(set, (&[], &[]), |expansion| expansion.set_children());
+    let children = expand(set, (&[], &[]), all_children);
     let groups: Vec<PodCliqueScalingGroup> = children.groups.into_iter().map(store).collect();
     let members: Vec<PodClique> = expand(set, (&[], &groups), |expansion| {
         groups
@@ -200,4 +201,19 @@ pub(crate) fn settle(set: &PodCliqueSet) -> (Vec<PodClique>, Vec<PodCliqueScalin
     });
     let cliques = children.cliques.into_iter().chain(members).map(store).collect();
     (cliques, groups)
+}
+
+/// What the set owns for all of its replicas, one after the other.
+pub(crate) fn all_children(expansion: &Expansion<'_>) -> ReplicaChildren {
+    let mut all = ReplicaChildren::default();
+    for replica in expansion.replicas() {
+        let children = expansion.replica_children(replica);
+        all.cliques.extend(children.cliques);
+        all.groups.extend(children.groups);
+        all.gangs.extend(children.gangs);
+        all.services.extend(children.services);
+        all.autoscalers.extend(children.autoscalers);
+        all.compute_domains.extend(children.compute_domains);
+    }
+    all
 }

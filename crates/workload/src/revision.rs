@@ -10,6 +10,7 @@
 //! Without any record, a hash label that existing PodCliques carry is adopted when their content is the template's.
 //! The content of a ControllerRevision cannot be changed, so a new record is made and the old one deleted.
 
+use std::borrow::Borrow;
 use std::collections::BTreeMap;
 
 use grove_api::podcliqueset::PodCliqueTemplate;
@@ -91,10 +92,15 @@ impl Record {
 }
 
 /// The hashes of `set`, given the records and the PodCliques in its namespace.
-pub fn resolve(set: &PodCliqueSet, records: &[ControllerRevision], cliques: &[PodClique]) -> Resolved {
+pub fn resolve<R, C>(set: &PodCliqueSet, records: &[R], cliques: &[C]) -> Resolved
+where
+    R: Borrow<ControllerRevision>,
+    C: Borrow<PodClique>,
+{
     let owned = || {
         records
             .iter()
+            .map(Borrow::borrow)
             .filter(|revision| is_owned_by(&revision.metadata, uid(set)))
     };
     let newest = owned().max_by_key(|revision| (revision.revision, revision.name_any()));
@@ -154,7 +160,7 @@ fn is_reconciled(set: &PodCliqueSet, record: &Record) -> bool {
 }
 
 /// A hash label that a PodClique of this role carries, if the PodClique is made from the template as it is now.
-fn adopted(set: &PodCliqueSet, template: &PodCliqueTemplate, cliques: &[PodClique]) -> Option<String> {
+fn adopted(set: &PodCliqueSet, template: &PodCliqueTemplate, cliques: &[impl Borrow<PodClique>]) -> Option<String> {
     let text = canonical_parts(
         &users(&template.labels),
         &users(&template.annotations),
@@ -169,7 +175,8 @@ fn adopted(set: &PodCliqueSet, template: &PodCliqueTemplate, cliques: &[PodCliqu
         );
         Place::of(set, clique).is_some_and(|place| place.template.name == template.name) && made == text
     };
-    let found = cliques.iter().filter(|clique| is_of(set, clique)).find(same)?;
+    let mut cliques = cliques.iter().map(Borrow::borrow);
+    let found = cliques.find(|clique| is_of(set, clique) && same(clique))?;
     found.labels().get(labels::POD_TEMPLATE_HASH).cloned()
 }
 
@@ -227,6 +234,10 @@ mod tests {
 
     use super::*;
     use crate::fixtures::{clique, set};
+
+    fn resolve(set: &PodCliqueSet, records: &[ControllerRevision], cliques: &[PodClique]) -> Resolved {
+        super::resolve(set, records, cliques)
+    }
 
     fn two_roles() -> PodCliqueSet {
         set("a").with_clique(clique("fe")).with_clique(clique("be")).build()

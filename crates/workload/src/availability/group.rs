@@ -1,5 +1,6 @@
 //! The replicas of a scaling group, counted, and what follows for its conditions.
 
+use std::borrow::Borrow;
 use std::collections::BTreeMap;
 
 use grove_api::conditions::podclique;
@@ -24,7 +25,7 @@ pub struct GroupCounts {
 }
 
 impl GroupCounts {
-    pub fn of(group: &PodCliqueScalingGroup, cliques: &[PodClique]) -> Self {
+    pub fn of(group: &PodCliqueScalingGroup, cliques: &[impl Borrow<PodClique>]) -> Self {
         let mut counts = Self::default();
         for members in replicas(group, cliques)
             .values()
@@ -44,11 +45,12 @@ impl GroupCounts {
 /// The cliques of a scaling group by index of its replicas, those in deletion and those above its number left out.
 pub(crate) fn replicas<'a>(
     group: &PodCliqueScalingGroup,
-    cliques: &'a [PodClique],
+    cliques: &'a [impl Borrow<PodClique>],
 ) -> BTreeMap<i32, Vec<&'a PodClique>> {
     let mut replicas: BTreeMap<i32, Vec<&PodClique>> = BTreeMap::new();
     let live = cliques
         .iter()
+        .map(Borrow::borrow)
         .filter(|clique| clique.metadata.deletion_timestamp.is_none());
     for clique in live.filter(|clique| is_owned_by(&clique.metadata, uid(group))) {
         let index = index_label(&clique.metadata, labels::SCALING_GROUP_REPLICA_INDEX);

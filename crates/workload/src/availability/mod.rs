@@ -16,7 +16,7 @@ use grove_api::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
 pub use clique::{PodCounts, clique_conditions, was_scheduled};
 pub use group::{GroupCounts, group_conditions};
 pub(crate) use group::{is_whole, replicas as group_replicas};
-pub use termination::{Termination, mark_terminated, of_group, of_set, termination_delay};
+pub use termination::{Termination, mark_terminated, of_group, of_replica, termination_delay};
 
 use crate::expand::Live;
 use crate::names;

@@ -4,6 +4,8 @@
 //! Only what was scheduled once is torn down: recycling what never had a place would not find it one. After the
 //! teardown all cliques are new and were never scheduled, so the same breach does not fire twice.
 
+use std::borrow::Borrow;
+
 use grove_api::conditions::podclique::MIN_AVAILABLE_BREACHED;
 use grove_api::conditions::scaling_group;
 use grove_api::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
@@ -57,7 +59,7 @@ fn due(clique: &PodClique, delay: SignedDuration) -> Option<Timestamp> {
 /// The replicas of a scaling group that it recycles by itself, as long as enough others are well.
 pub fn of_group(
     group: &PodCliqueScalingGroup,
-    cliques: &[PodClique],
+    cliques: &[impl Borrow<PodClique>],
     delay: SignedDuration,
     now: Timestamp,
 ) -> Termination {
@@ -77,29 +79,33 @@ pub fn of_group(
     termination
 }
 
-/// The replicas of a set that are recycled whole.
-pub fn of_set(
+/// When a replica of a set is recycled whole.
+pub fn of_replica(
     set: &PodCliqueSet,
-    live: &Live<'_>,
-    cliques: &[PodClique],
-    delay: SignedDuration,
+    replica: i32,
+    (live, cliques): (&Live<'_>, &[impl Borrow<PodClique>]),
     now: Timestamp,
 ) -> Termination {
+    let delay = termination_delay(set);
     let mut termination = Termination::default();
-    for replica in 0..set.spec.replicas {
-        let standalone: Option<Vec<&PodClique>> = standalone_of(set, replica, live).collect();
-        // A missing clique is on its way: a teardown is not over yet.
-        let Some(standalone) = standalone else { continue };
-        let of_cliques = standalone.into_iter().filter_map(|clique| due(clique, delay));
-        let groups = groups_of(set, replica, live).flatten();
-        let of_groups = groups.filter_map(|group| group_due(group, cliques, delay));
-        termination.consider(replica, of_cliques.chain(of_groups).min(), now);
-    }
+    let standalone: Option<Vec<&PodClique>> = standalone_of(set, replica, live).collect();
+    // A missing clique is on its way: a teardown is not over yet.
+    let Some(standalone) = standalone else {
+        return termination;
+    };
+    let of_cliques = standalone.into_iter().filter_map(|clique| due(clique, delay));
+    let groups = groups_of(set, replica, live).flatten();
+    let of_groups = groups.filter_map(|group| group_due(group, cliques, delay));
+    termination.consider(replica, of_cliques.chain(of_groups).min(), now);
     termination
 }
 
 /// When a scaling group will have been below its minimum for too long, with a clique that was scheduled once.
-fn group_due(group: &PodCliqueScalingGroup, cliques: &[PodClique], delay: SignedDuration) -> Option<Timestamp> {
+fn group_due(
+    group: &PodCliqueScalingGroup,
+    cliques: &[impl Borrow<PodClique>],
+    delay: SignedDuration,
+) -> Option<Timestamp> {
     let conditions = &group.status.as_ref()?.conditions;
     let type_ = scaling_group::MIN_AVAILABLE_BREACHED;
     let breach = conditions::find(conditions, type_).filter(|breach| breach.status == "True")?;

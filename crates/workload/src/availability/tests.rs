@@ -235,13 +235,16 @@ impl World {
         let delay = termination_delay(&self.set);
         let group = of_group(&self.groups[0], &self.cliques, delay, after(seconds));
         let live = Live::of(&self.set, &self.cliques, &self.groups);
-        let set = of_set(&self.set, &live, &self.cliques, delay, after(seconds));
-        (group.replicas, set.replicas)
+        let looks = (0..self.set.spec.replicas)
+            .map(|replica| of_replica(&self.set, replica, (&live, &self.cliques), after(seconds)));
+        (group.replicas, looks.flat_map(|look| look.replicas).collect())
     }
 
     fn next_look(&self, now: Timestamp) -> Option<Timestamp> {
         let live = Live::of(&self.set, &self.cliques, &self.groups);
-        of_set(&self.set, &live, &self.cliques, termination_delay(&self.set), now).look_again_at
+        let looks =
+            (0..self.set.spec.replicas).map(|replica| of_replica(&self.set, replica, (&live, &self.cliques), now));
+        looks.filter_map(|look| look.look_again_at).min()
     }
 }
 

@@ -16,27 +16,19 @@ use crate::meta::child_meta;
 use crate::names;
 
 impl Expansion<'_> {
-    pub(super) fn autoscalers(&self) -> Vec<HorizontalPodAutoscaler> {
+    pub(super) fn autoscalers(&self, replica: i32) -> Vec<HorizontalPodAutoscaler> {
         let set = self.set_name();
-        let template = &self.set.spec.template;
-        let mut all = Vec::new();
-        for replica in self.replicas() {
-            for clique in names::standalone(self.set) {
-                let name = names::podclique(&set, replica, &clique.name);
-                let config = clique.spec.auto_scaling_config.as_ref();
-                all.extend(
-                    config.map(|config| self.autoscaler::<PodClique>((replica, &name), config, clique.spec.replicas)),
-                );
-            }
-            for group in &template.scaling_groups {
-                let name = names::scaling_group(&set, replica, &group.name);
-                let config = group.scale_config.as_ref();
-                all.extend(config.map(|config| {
-                    self.autoscaler::<PodCliqueScalingGroup>((replica, &name), config, group.replicas())
-                }));
-            }
-        }
-        all
+        let cliques = names::standalone(self.set).filter_map(|clique| {
+            let name = names::podclique(&set, replica, &clique.name);
+            let config = clique.spec.auto_scaling_config.as_ref()?;
+            Some(self.autoscaler::<PodClique>((replica, &name), config, clique.spec.replicas))
+        });
+        let groups = self.set.spec.template.scaling_groups.iter().filter_map(|group| {
+            let name = names::scaling_group(&set, replica, &group.name);
+            let config = group.scale_config.as_ref()?;
+            Some(self.autoscaler::<PodCliqueScalingGroup>((replica, &name), config, group.replicas()))
+        });
+        cliques.chain(groups).collect()
     }
 
     fn autoscaler<Target: Resource<DynamicType = ()>>(

@@ -14,21 +14,19 @@ use crate::meta::{base_labels, owner_reference, uid};
 use crate::names::{self, Membership, Place, is_owned_by};
 
 impl<'a> Expansion<'a> {
-    pub(super) fn standalone_cliques(&self) -> Vec<PodClique> {
-        let cliques = |replica| {
-            names::standalone(self.set).map(move |template| {
-                let place = Place {
-                    replica,
-                    template,
-                    member: None,
-                };
-                let name = names::podclique(&self.set_name(), replica, &template.name);
-                let mut clique = self.podclique(&place, &name, labels::component::SET_PODCLIQUE);
-                clique.metadata.owner_references = Some(vec![owner_reference(self.set)]);
-                clique
-            })
+    pub(super) fn standalone_cliques(&self, replica: i32) -> Vec<PodClique> {
+        let clique = |template| {
+            let place = Place {
+                replica,
+                template,
+                member: None,
+            };
+            let name = names::podclique(&self.set_name(), replica, &template.name);
+            let mut clique = self.podclique(&place, &name, labels::component::SET_PODCLIQUE);
+            clique.metadata.owner_references = Some(vec![owner_reference(self.set)]);
+            clique
         };
-        self.replicas().flat_map(cliques).collect()
+        names::standalone(self.set).map(clique).collect()
     }
 
     /// The cliques of every replica of the group. Under `RollingRecreate` a replica is replaced whole, so the template

@@ -34,12 +34,12 @@ impl ComputeDomains {
 }
 
 impl Expansion<'_> {
-    pub(super) fn compute_domains(&self) -> Vec<DynamicObject> {
+    pub(super) fn compute_domains(&self, replica: i32) -> Vec<DynamicObject> {
         let cliques = self.set.spec.template.cliques.iter();
         let groups: BTreeSet<&str> = cliques.filter_map(|clique| mnnvl_group(self.set, clique)).collect();
-        let replicas = self.replicas();
-        replicas
-            .flat_map(|replica| groups.iter().map(move |group| self.compute_domain(replica, group)))
+        groups
+            .into_iter()
+            .map(|group| self.compute_domain(replica, group))
             .collect()
     }
 

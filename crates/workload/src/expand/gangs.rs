@@ -41,14 +41,8 @@ pub struct GangClique<'a> {
 }
 
 impl<'a> Expansion<'a> {
-    /// All gangs of the set, replica by replica, the base gang first.
-    pub fn gang_plans(&self) -> Vec<GangPlan<'a>> {
-        self.replicas()
-            .flat_map(|replica| self.gang_plans_of(replica))
-            .collect()
-    }
-
-    fn gang_plans_of(&self, replica: i32) -> Vec<GangPlan<'a>> {
+    /// The gangs of a replica, the base gang first.
+    pub fn gang_plans(&self, replica: i32) -> Vec<GangPlan<'a>> {
         let set = self.set_name();
         let mut base = GangPlan {
             name: names::base_gang(&set, replica),

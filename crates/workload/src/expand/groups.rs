@@ -8,12 +8,9 @@ use crate::meta::child_meta;
 use crate::names;
 
 impl Expansion<'_> {
-    pub(super) fn groups(&self) -> Vec<PodCliqueScalingGroup> {
-        let templates = &self.set.spec.template.scaling_groups;
-        let replicas = self.replicas();
-        replicas
-            .flat_map(|replica| templates.iter().map(move |template| self.group(replica, template)))
-            .collect()
+    pub(super) fn groups(&self, replica: i32) -> Vec<PodCliqueScalingGroup> {
+        let templates = self.set.spec.template.scaling_groups.iter();
+        templates.map(|template| self.group(replica, template)).collect()
     }
 
     fn group(&self, replica: i32, template: &ScalingGroupTemplate) -> PodCliqueScalingGroup {

@@ -1,5 +1,6 @@
 //! How many replicas things have that others may scale: an autoscaler, or a person with `kubectl scale`.
 
+use std::borrow::Borrow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use grove_api::podcliqueset::{PodCliqueTemplate, ScalingGroupTemplate};
@@ -29,10 +30,15 @@ pub struct Live<'a> {
 }
 
 impl<'a> Live<'a> {
-    pub fn of(set: &PodCliqueSet, cliques: &'a [PodClique], groups: &'a [PodCliqueScalingGroup]) -> Self {
+    pub fn of<C, G>(set: &PodCliqueSet, cliques: &'a [C], groups: &'a [G]) -> Self
+    where
+        C: Borrow<PodClique>,
+        G: Borrow<PodCliqueScalingGroup>,
+    {
         let stays = |meta: &ObjectMeta| meta.deletion_timestamp.is_none();
         let groups: BTreeMap<&str, &PodCliqueScalingGroup> = groups
             .iter()
+            .map(Borrow::borrow)
             .filter(|group| is_owned_by(&group.metadata, uid(set)) && stays(&group.metadata))
             .filter_map(|group| Some((group.metadata.name.as_deref()?, group)))
             .collect();
@@ -45,6 +51,7 @@ impl<'a> Live<'a> {
         };
         let cliques = cliques
             .iter()
+            .map(Borrow::borrow)
             .filter(|clique| stays(&clique.metadata))
             .filter(ours)
             .filter_map(|clique| Some((clique.metadata.name.as_deref()?, clique)))

@@ -53,18 +53,23 @@ pub struct Expansion<'a> {
     pub claim_templates: &'a ClaimTemplates,
 }
 
-/// Everything that a set itself owns.
+/// What a set owns for all of its replicas together.
 #[derive(Clone, Debug, Default)]
-pub struct SetChildren {
+pub struct SharedChildren {
+    /// Both or none: only an ordered start needs them.
+    pub role: Option<Role>,
+    pub role_binding: Option<RoleBinding>,
+    pub claims: Vec<ResourceClaim>,
+}
+
+/// What a set owns for one of its replicas.
+#[derive(Clone, Debug, Default)]
+pub struct ReplicaChildren {
     pub cliques: Vec<PodClique>,
     pub groups: Vec<PodCliqueScalingGroup>,
     pub gangs: Vec<PodGang>,
     pub services: Vec<Service>,
     pub autoscalers: Vec<HorizontalPodAutoscaler>,
-    /// Both or none: only an ordered start needs them.
-    pub role: Option<Role>,
-    pub role_binding: Option<RoleBinding>,
-    pub claims: Vec<ResourceClaim>,
     pub compute_domains: Vec<DynamicObject>,
 }
 
@@ -76,18 +81,27 @@ pub struct GroupChildren {
 }
 
 impl<'a> Expansion<'a> {
-    pub fn set_children(&self) -> SetChildren {
+    pub fn shared_children(&self) -> SharedChildren {
         let (role, role_binding) = self.access().unzip();
-        SetChildren {
-            cliques: self.standalone_cliques(),
-            groups: self.groups(),
-            gangs: self.gang_plans().iter().map(|plan| self.gang(plan)).collect(),
-            services: self.services(),
-            autoscalers: self.autoscalers(),
+        SharedChildren {
             role,
             role_binding,
             claims: self.set_claims(),
-            compute_domains: self.compute_domains(),
+        }
+    }
+
+    /// What should exist for one replica: nothing for one that the set does not have (any more).
+    pub fn replica_children(&self, replica: i32) -> ReplicaChildren {
+        if !self.replicas().contains(&replica) {
+            return ReplicaChildren::default();
+        }
+        ReplicaChildren {
+            cliques: self.standalone_cliques(replica),
+            groups: self.groups(replica),
+            gangs: self.gang_plans(replica).iter().map(|plan| self.gang(plan)).collect(),
+            services: vec![self.service(replica)],
+            autoscalers: self.autoscalers(replica),
+            compute_domains: self.compute_domains(replica),
         }
     }
 
@@ -103,7 +117,8 @@ impl<'a> Expansion<'a> {
         self.set.name_any()
     }
 
-    fn replicas(&self) -> std::ops::Range<i32> {
+    /// Indices of the replicas that the set should have.
+    pub fn replicas(&self) -> std::ops::Range<i32> {
         0..live::bounded(self.set.spec.replicas)
     }
 }

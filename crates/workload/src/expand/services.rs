@@ -8,11 +8,7 @@ use crate::meta::{base_labels, child_meta};
 use crate::names;
 
 impl Expansion<'_> {
-    pub(super) fn services(&self) -> Vec<Service> {
-        self.replicas().map(|replica| self.service(replica)).collect()
-    }
-
-    fn service(&self, replica: i32) -> Service {
+    pub(super) fn service(&self, replica: i32) -> Service {
         let set = self.set_name();
         let index = (labels::PCS_REPLICA_INDEX.to_owned(), replica.to_string());
         let mut metadata = child_meta(

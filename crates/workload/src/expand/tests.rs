@@ -20,8 +20,12 @@ struct Stored {
     groups: Vec<PodCliqueScalingGroup>,
 }
 
-fn children(set: &PodCliqueSet, stored: &Stored) -> SetChildren {
-    expand(set, stored, |expansion| expansion.set_children())
+fn children(set: &PodCliqueSet, stored: &Stored) -> ReplicaChildren {
+    expand(set, stored, fixtures::all_children)
+}
+
+fn shared(set: &PodCliqueSet, stored: &Stored) -> SharedChildren {
+    expand(set, stored, |expansion| expansion.shared_children())
 }
 
 /// Everything that the set and its groups become, once all of it is stored.
@@ -85,10 +89,8 @@ fn the_example_of_the_documentation() {
         Some("grove-scheduler")
     );
     assert_eq!(label(&children.gangs[2], labels::NAME), None);
-    assert!(
-        children.role.is_none() && children.role_binding.is_none(),
-        "nothing waits"
-    );
+    let shared = shared(&set, &Stored::default());
+    assert!(shared.role.is_none() && shared.role_binding.is_none(), "nothing waits");
 }
 
 #[test]
@@ -266,7 +268,7 @@ fn waiting_pods_may_read_what_they_wait_for_and_nothing_else() {
         .order(CliqueStartupType::InOrder)
         .replicas(2)
         .build();
-    let children = children(&set, &Stored::default());
+    let children = shared(&set, &Stored::default());
     let rules = children.role.unwrap().rules.unwrap();
     assert_eq!(rules.len(), 1);
     assert_eq!(rules[0].resources.clone().unwrap(), ["podcliques"]);
@@ -335,7 +337,7 @@ fn claims_belong_to_the_level_that_declares_them() {
         scope: SharingScope::PerReplica,
     }];
     let stored = settle(&set);
-    let claims = children(&set, &stored).claims;
+    let claims = shared(&set, &stored).claims;
     let names: Vec<String> = claims.iter().map(ResourceExt::name_any).collect();
     assert_eq!(
         names,

@@ -1,5 +1,7 @@
 //! The status of a PodCliqueScalingGroup.
 
+use std::borrow::Borrow;
+
 use grove_api::{PodClique, PodCliqueScalingGroup, PodCliqueScalingGroupStatus, labels};
 use jiff::Timestamp;
 use kube::ResourceExt;
@@ -14,7 +16,7 @@ use crate::update::{GroupUpdate, is_converged};
 pub fn group_status(
     expansion: &Expansion<'_>,
     group: &PodCliqueScalingGroup,
-    (cliques, update): (&[PodClique], &GroupUpdate),
+    (cliques, update): (&[impl Borrow<PodClique>], &GroupUpdate),
     failures: &[Failure],
     now: Timestamp,
 ) -> PodCliqueScalingGroupStatus {

@@ -1,5 +1,7 @@
 //! The status of a PodCliqueSet.
 
+use std::borrow::Borrow;
+
 use grove_api::conditions::podcliqueset::{PROGRESSING, READY, progressing, ready};
 use grove_api::podcliqueset::PodGangSummary;
 use grove_api::podgang::PodGangPhase;
@@ -23,7 +25,7 @@ pub const GANGS_SHOWN_MAX: usize = 1_000;
 /// The status of the set; `gangs` are those of its namespace.
 pub fn set_status(
     expansion: &Expansion<'_>,
-    (gangs, update): (&[PodGang], &SetUpdate),
+    (gangs, update): (&[impl Borrow<PodGang>], &SetUpdate),
     failures: &[Failure],
     now: Timestamp,
 ) -> PodCliqueSetStatus {
@@ -146,9 +148,10 @@ fn why_unavailable(expansion: &Expansion<'_>, replica: i32) -> String {
 }
 
 /// Where each gang stands, by name. If there are too many, those that run are left out first.
-fn summaries(expansion: &Expansion<'_>, gangs: &[PodGang]) -> Vec<PodGangSummary> {
+fn summaries(expansion: &Expansion<'_>, gangs: &[impl Borrow<PodGang>]) -> Vec<PodGangSummary> {
     let owned = gangs
         .iter()
+        .map(Borrow::borrow)
         .filter(|gang| is_owned_by(&gang.metadata, uid(expansion.set)));
     let mut all: Vec<PodGangSummary> = owned
         .map(|gang| PodGangSummary {

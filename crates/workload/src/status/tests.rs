@@ -100,7 +100,7 @@ fn a_sets_status_says_what_is_missing_and_keeps_others_conditions() {
     let (cliques, groups) = settle(&set);
     let status = expand(&set, (&cliques, &groups), |expansion| {
         let update = set_update(expansion, after(1));
-        set_status(expansion, (&[], &update), &[], after(1))
+        set_status(expansion, (&[] as &[PodGang], &update), &[], after(1))
     });
     assert_eq!(status.conditions[0], stored.conditions[0]);
     let ready = conditions::find(&status.conditions, "Ready").unwrap();

@@ -1,5 +1,6 @@
 //! The replicas of one scaling group in an update: each is recreated whole.
 
+use std::borrow::Borrow;
 use std::collections::BTreeMap;
 
 use grove_api::scaling_group::{ScalingGroupUpdateProgress, SelectedReplicas};
@@ -40,7 +41,7 @@ struct Replica {
 pub fn group_update(
     expansion: &Expansion<'_>,
     group: &PodCliqueScalingGroup,
-    cliques: &[PodClique],
+    cliques: &[impl Borrow<PodClique>],
     has_turn: bool,
     now: Timestamp,
 ) -> GroupUpdate {

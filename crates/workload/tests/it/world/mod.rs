@@ -10,7 +10,7 @@ use grove_api::{PodClique, PodCliqueScalingGroup, PodCliqueSet, PodGang, labels}
 use grove_workload::availability::{self, termination_delay};
 use grove_workload::diff::{Content, changes};
 use grove_workload::expand::claims::ClaimTemplates;
-use grove_workload::expand::{Expansion, Live};
+use grove_workload::expand::{Expansion, Live, ReplicaChildren};
 use grove_workload::gang::{self, Member, Members};
 use grove_workload::meta::uid;
 use grove_workload::names::{self, Place};
@@ -219,20 +219,28 @@ impl World {
         let claims = ClaimTemplates::new();
         let set = self.set.clone();
         let expansion = expansion(&set, &hashes, &live, &claims);
-        let children = expansion.set_children();
+        let children: Vec<ReplicaChildren> = expansion
+            .replicas()
+            .map(|replica| expansion.replica_children(replica))
+            .collect();
         let observed = self.observed();
         let members = members(&cliques, &observed);
-        let gangs = children.gangs.into_iter().map(|mut gang| {
-            let stored = self.gangs.iter().find(|stored| stored.name_any() == gang.name_any());
-            gang::fill_references(&mut gang, stored, &members);
-            gang
-        });
+        let gangs = children
+            .iter()
+            .flat_map(|children| children.gangs.clone())
+            .map(|mut gang| {
+                let stored = self.gangs.iter().find(|stored| stored.name_any() == gang.name_any());
+                gang::fill_references(&mut gang, stored, &members);
+                gang
+            });
         let gangs: Vec<PodGang> = gangs.collect();
+        let new_groups = children.iter().flat_map(|children| children.groups.clone()).collect();
+        let new_cliques = children.into_iter().flat_map(|children| children.cliques).collect();
         self.apply(
-            changes(uid(&set), children.cliques, &standalone(&cliques), Content::Whole),
+            changes(uid(&set), new_cliques, &standalone(&cliques), Content::Whole),
             |world| &mut world.cliques,
         );
-        self.apply(changes(uid(&set), children.groups, &groups, Content::Whole), |world| {
+        self.apply(changes(uid(&set), new_groups, &groups, Content::Whole), |world| {
             &mut world.groups
         });
         let stored = self.gangs.clone();
@@ -246,8 +254,10 @@ impl World {
             self.set.status = Some(status);
             self.writes += 1;
         }
-        let termination = availability::of_set(&set, &live, &cliques, termination_delay(&set), self.now);
-        for replica in termination.replicas {
+        let looks =
+            (0..set.spec.replicas).map(|replica| availability::of_replica(&set, replica, (&live, &cliques), self.now));
+        let torn_down: Vec<i32> = looks.flat_map(|look| look.replicas).collect();
+        for replica in torn_down {
             let index = replica.to_string();
             self.delete_cliques(|clique| clique.labels().get(labels::PCS_REPLICA_INDEX) == Some(&index));
         }

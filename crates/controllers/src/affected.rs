@@ -1,0 +1,261 @@
+//! Which things must be looked at when an object changes. Every edge along which one thing depends on another is here;
+//! nothing is found by looking again after a while.
+
+use std::collections::BTreeSet;
+
+use grove_api::podcliqueset::{PodCliqueSetStatus, PodCliqueSetUpdateProgress};
+use grove_api::{PodClique, PodCliqueScalingGroup, PodCliqueSet, PodGang, labels};
+use k8s_openapi::api::apps::v1::ControllerRevision;
+use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
+use k8s_openapi::api::core::v1::Service;
+use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
+use k8s_openapi::api::resource::v1::ResourceClaim;
+use kube::core::ObjectMeta;
+use kube::{Resource, ResourceExt};
+
+use crate::key::Key;
+use crate::kinds::{KeptPod, Kind, View, set_shelf};
+use crate::runtime::{Change, ObjectKey};
+
+/// A kind whose changes concern others.
+pub(crate) trait Affects: Kind + Sized {
+    /// Whether changes come in bursts, so that one look at what they concern is enough for many.
+    const BURSTS: bool = false;
+
+    fn affected(change: &Change<Self>, view: &View) -> Vec<Key>;
+}
+
+/// Whether anything but the status changed: what was asked for, who owns it, or that it shall go.
+fn is_structural<K: Resource>(old: Option<&K>, new: Option<&K>) -> bool {
+    let look = |object: &K| {
+        let meta = object.meta();
+        (
+            meta.uid.clone(),
+            meta.generation,
+            meta.deletion_timestamp.is_some(),
+            meta.labels.clone(),
+            meta.annotations.clone(),
+            meta.finalizers.clone(),
+            meta.owner_references.clone(),
+        )
+    };
+    old.map(look) != new.map(look)
+}
+
+impl Affects for PodCliqueSet {
+    fn affected(change: &Change<Self>, view: &View) -> Vec<Key> {
+        let mut keys = Vec::new();
+        let (old, new) = (change.old.as_deref(), change.new.as_deref());
+        if is_structural(old, new) {
+            keys.push(Key::Set(change.key.clone()));
+        }
+        let status = |set: Option<&Self>| set.and_then(|set| set.status.clone());
+        match turns(status(old).as_ref(), status(new).as_ref()) {
+            Turns::Same => {}
+            Turns::All => keys.extend(all_parts(&change.key, view)),
+            Turns::Of(replicas) => keys.extend(replicas.into_iter().flat_map(|r| parts(&change.key, r, view))),
+        }
+        keys
+    }
+}
+
+/// Whose turn in an update has changed.
+enum Turns {
+    Same,
+    Of(BTreeSet<i32>),
+    All,
+}
+
+fn turns(old: Option<&PodCliqueSetStatus>, new: Option<&PodCliqueSetStatus>) -> Turns {
+    let frame = |status: Option<&PodCliqueSetStatus>| {
+        let progress = status.and_then(|status| status.update_progress.as_ref());
+        let ended = progress.map(|progress| progress.update_ended_at.is_some());
+        (status.and_then(|status| status.current_generation_hash.clone()), ended)
+    };
+    if frame(old) != frame(new) {
+        return Turns::All;
+    }
+    let updating = |status: Option<&PodCliqueSetStatus>| -> BTreeSet<i32> {
+        let progress: Option<&PodCliqueSetUpdateProgress> = status.and_then(|status| status.update_progress.as_ref());
+        let entries = progress.iter().flat_map(|progress| &progress.currently_updating);
+        entries.map(|entry| entry.replica_index).collect()
+    };
+    let (old, new) = (updating(old), updating(new));
+    let changed: BTreeSet<i32> = old.symmetric_difference(&new).copied().collect();
+    if changed.is_empty() {
+        Turns::Same
+    } else {
+        Turns::Of(changed)
+    }
+}
+
+/// The cliques and scaling groups of one replica.
+fn parts(set: &ObjectKey, replica: i32, view: &View) -> Vec<Key> {
+    let shelf = set_shelf(set);
+    let groups = view.groups.of_part(&shelf, replica);
+    let groups = groups.iter().map(|group| Key::Group(ObjectKey::of(&group.metadata)));
+    let cliques = view.cliques.of_part(&shelf, replica);
+    let cliques = cliques
+        .iter()
+        .map(|clique| Key::Clique(ObjectKey::of(&clique.metadata)));
+    groups.chain(cliques).collect()
+}
+
+/// All cliques and scaling groups of a set.
+pub(crate) fn all_parts(set: &ObjectKey, view: &View) -> Vec<Key> {
+    let shelf = set_shelf(set);
+    let groups = view.groups.of(&shelf);
+    let groups = groups.iter().map(|group| Key::Group(ObjectKey::of(&group.metadata)));
+    let cliques = view.cliques.of(&shelf);
+    let cliques = cliques
+        .iter()
+        .map(|clique| Key::Clique(ObjectKey::of(&clique.metadata)));
+    groups.chain(cliques).collect()
+}
+
+impl Affects for PodCliqueScalingGroup {
+    const BURSTS: bool = true;
+
+    fn affected(change: &Change<Self>, _: &View) -> Vec<Key> {
+        let mut keys = vec![Key::Group(change.key.clone())];
+        let (old, new) = (change.old.as_deref(), change.new.as_deref());
+        for group in [old, new].into_iter().flatten() {
+            keys.extend(Key::set_of(&group.metadata).map(Key::Set));
+            if is_structural(old, new) || old.map(breached) != new.map(breached) {
+                keys.extend(Key::replica_of(&group.metadata));
+            }
+        }
+        keys
+    }
+}
+
+/// What a recycling of the whole replica depends on.
+fn breached(group: &PodCliqueScalingGroup) -> Vec<(String, String)> {
+    let conditions = group.status.iter().flat_map(|status| &status.conditions);
+    conditions
+        .map(|condition| (condition.type_.clone(), condition.status.clone()))
+        .collect()
+}
+
+impl Affects for PodClique {
+    const BURSTS: bool = true;
+
+    fn affected(change: &Change<Self>, view: &View) -> Vec<Key> {
+        let mut keys = vec![Key::Clique(change.key.clone())];
+        let (old, new) = (change.old.as_deref(), change.new.as_deref());
+        for clique in [old, new].into_iter().flatten() {
+            let meta = &clique.metadata;
+            keys.extend(Key::set_of(meta).map(Key::Set));
+            keys.extend(Key::gang_of(meta));
+            match meta
+                .labels
+                .as_ref()
+                .and_then(|labels| labels.get(labels::SCALING_GROUP))
+            {
+                Some(group) => keys.push(Key::Group(ObjectKey::new(change.key.namespace.clone(), group))),
+                None => keys.extend(Key::replica_of(meta)),
+            }
+        }
+        let scheduled = |clique: Option<&Self>| {
+            clique
+                .and_then(|clique| clique.status.as_ref())
+                .map(|status| status.scheduled_replicas)
+        };
+        if scheduled(old) != scheduled(new) {
+            keys.extend(new.into_iter().flat_map(|clique| waiting_for_base(clique, view)));
+        }
+        keys
+    }
+}
+
+/// The cliques whose gates wait until the base gang, of which this clique is a part, is scheduled.
+fn waiting_for_base(clique: &PodClique, view: &View) -> Vec<Key> {
+    let (Some(set), Some(gang)) = (Key::set_of(&clique.metadata), clique.labels().get(labels::PODGANG)) else {
+        return vec![];
+    };
+    let replica = grove_workload::names::index_label(&clique.metadata, labels::PCS_REPLICA_INDEX).unwrap_or_default();
+    let siblings = view.cliques.of_part(&set_shelf(&set), replica);
+    let waiting = siblings
+        .iter()
+        .filter(|other| other.labels().get(labels::BASE_PODGANG) == Some(gang));
+    waiting
+        .map(|other| Key::Clique(ObjectKey::of(&other.metadata)))
+        .collect()
+}
+
+impl Affects for PodGang {
+    const BURSTS: bool = true;
+
+    fn affected(change: &Change<Self>, _: &View) -> Vec<Key> {
+        let (old, new) = (change.old.as_deref(), change.new.as_deref());
+        let mut keys = Vec::new();
+        for gang in [old, new].into_iter().flatten() {
+            keys.extend(Key::set_of(&gang.metadata).map(Key::Set));
+            if let Some(Key::Replica(set, replica)) = Key::replica_of(&gang.metadata) {
+                keys.push(Key::Gang(set, replica, gang.name_any()));
+            }
+            if is_structural(old, new) {
+                keys.extend(Key::replica_of(&gang.metadata));
+            }
+        }
+        let groups = |gang: Option<&Self>| gang.map(|gang| gang.spec.pod_groups.clone()).unwrap_or_default();
+        if groups(old) != groups(new) {
+            let listed = groups(new).into_iter();
+            keys.extend(listed.map(|group| Key::Clique(ObjectKey::new(change.key.namespace.clone(), group.name))));
+        }
+        keys
+    }
+}
+
+impl Affects for KeptPod {
+    const BURSTS: bool = true;
+
+    fn affected(change: &Change<Self>, _: &View) -> Vec<Key> {
+        let (old, new) = (change.old.as_deref(), change.new.as_deref());
+        if old == new {
+            return vec![];
+        }
+        let pods = || [old, new].into_iter().flatten();
+        let cliques = pods().filter_map(|pod| pod.clique.clone()).map(Key::Clique);
+        cliques.chain(pods().filter_map(|pod| pod.gang.clone())).collect()
+    }
+}
+
+/// What belongs to one replica of a set, or to the set as a whole.
+fn owner(meta: &ObjectMeta) -> Vec<Key> {
+    let set = Key::set_of(meta).map(Key::Set);
+    Key::replica_of(meta).or(set).into_iter().collect()
+}
+
+macro_rules! affects_its_owner {
+    ($($kind:ty),*) => {$(
+        impl Affects for $kind {
+            fn affected(change: &Change<Self>, _: &View) -> Vec<Key> {
+                let both = [change.old.as_deref(), change.new.as_deref()];
+                both.into_iter().flatten().flat_map(|object| owner(&object.metadata)).collect()
+            }
+        }
+    )*};
+}
+
+affects_its_owner!(Service, HorizontalPodAutoscaler, ControllerRevision, Role, RoleBinding);
+
+impl Affects for ResourceClaim {
+    fn affected(change: &Change<Self>, _: &View) -> Vec<Key> {
+        let both = [change.old.as_deref(), change.new.as_deref()];
+        let owners = both.into_iter().flatten().flat_map(|claim| {
+            let namespace = claim.namespace().unwrap_or_default();
+            claim
+                .owner_references()
+                .iter()
+                .map(move |owner| (owner.kind.clone(), namespace.clone(), owner.name.clone()))
+        });
+        let key = |(kind, namespace, name): (String, String, String)| match kind.as_str() {
+            "PodCliqueSet" => Some(Key::Set(ObjectKey::new(namespace, name))),
+            "PodCliqueScalingGroup" => Some(Key::Group(ObjectKey::new(namespace, name))),
+            "PodClique" => Some(Key::Clique(ObjectKey::new(namespace, name))),
+            _ => None,
+        };
+        owners.filter_map(key).collect()
+    }
+}

@@ -1,0 +1,99 @@
+//! A PodGang: which pods it lists, and where it stands.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use grove_api::conditions::podgang::INITIALIZED;
+use grove_api::{PodClique, PodGang, PodGangStatus};
+use grove_workload::conditions;
+use grove_workload::diff::{Content, changes};
+use grove_workload::gang::{self, Member, Members};
+use grove_workload::meta::uid;
+use grove_workload::names::is_owned_by;
+use grove_workload::observed::ObservedPod;
+use grove_workload::status;
+use serde_json::json;
+
+use crate::key::Key;
+use crate::runtime::{ObjectKey, Outcome};
+use crate::shell::{Shell, Surroundings};
+use crate::write;
+
+const WRITE_ERROR: &str = "ERR_SYNC_PODGANG";
+
+pub(crate) async fn look(shell: &Shell, set: &ObjectKey, replica: i32, name: &str) -> Outcome {
+    let Some(around) = Surroundings::of(shell, set, Some(replica)) else {
+        return Outcome::Settled;
+    };
+    let object = ObjectKey::new(set.namespace.clone(), name);
+    let key = Key::Gang(set.clone(), replica, name.to_owned());
+    let stored = shell.view.gangs.get(&object);
+    let live = around.live();
+    let expansion = around.expansion(shell, &live);
+    let plans = if expansion.replicas().contains(&replica) {
+        expansion.gang_plans(replica)
+    } else {
+        vec![]
+    };
+    // One that should not be is deleted by the look at its replica.
+    let Some(plan) = plans.iter().find(|plan| plan.name == name) else {
+        shell.report(&key, vec![], &Key::Set(set.clone()));
+        return Outcome::Settled;
+    };
+    let pods = pods_of(shell, live.cliques(), |clique| {
+        plan.cliques.iter().any(|member| member.name == clique)
+    });
+    let members = members(live.cliques(), &pods);
+    let mut wanted = expansion.gang(plan);
+    gang::fill_references(&mut wanted, stored.as_deref(), &members);
+    let observed: Vec<Arc<PodGang>> = stored.into_iter().collect();
+    let changes = changes(uid(&*around.set), vec![wanted], &observed, Content::Whole);
+    let errors = shell.carry_out(&set.namespace, changes, Content::Whole).await;
+    shell.report(&key, write::failures(WRITE_ERROR, &errors), &Key::Set(set.clone()));
+    let outcome = write::outcome(&errors);
+
+    let stored = shell.view.gangs.get(&object);
+    match stored.filter(|gang| is_owned_by(&gang.metadata, uid(&*around.set))) {
+        Some(gang) if gang.metadata.deletion_timestamp.is_none() => {
+            let status = gang::status(&gang, &members, shell.now());
+            outcome.and(keep_status(shell, &key, &gang, status).await)
+        }
+        _ => outcome,
+    }
+}
+
+type Pods = BTreeMap<String, Vec<ObservedPod>>;
+
+/// The pods of the cliques that take part, by UID of the clique.
+fn pods_of<'a>(shell: &Shell, cliques: impl Iterator<Item = &'a PodClique>, takes_part: impl Fn(&str) -> bool) -> Pods {
+    let cliques = cliques.filter(|clique| takes_part(clique.metadata.name.as_deref().unwrap_or_default()));
+    let pods = |clique: &PodClique| shell.pods(clique).iter().map(|pod| pod.seen.clone()).collect();
+    cliques.map(|clique| (uid(clique).to_owned(), pods(clique))).collect()
+}
+
+fn members<'a>(cliques: impl Iterator<Item = &'a PodClique>, pods: &'a Pods) -> Members<'a> {
+    let member = |clique: &'a PodClique| {
+        let pods = pods.get(uid(clique))?;
+        Some((clique.metadata.name.as_deref()?, Member { clique, pods }))
+    };
+    cliques.filter_map(member).collect()
+}
+
+async fn keep_status(shell: &Shell, key: &Key, gang: &PodGang, status: PodGangStatus) -> Outcome {
+    let Some(status) = status::unless_same(gang.status.as_ref(), status) else {
+        shell.status_settled(key);
+        return Outcome::Settled;
+    };
+    let is_initialized = |status: Option<&PodGangStatus>| {
+        status.is_some_and(|status| conditions::is_true(&status.conditions, INITIALIZED))
+    };
+    // Whoever places the gang waits for this one.
+    let is_waited_for = is_initialized(gang.status.as_ref()) != is_initialized(Some(&status));
+    if let Some(wait) = shell.status_wait(key, is_waited_for) {
+        return Outcome::LookAgain(wait);
+    }
+    let result = shell
+        .write_status::<PodGang>(gang, (json!(gang.status), json!(status)))
+        .await;
+    write::outcome(result.err().as_slice())
+}

@@ -1,0 +1,172 @@
+//! A PodCliqueScalingGroup: its cliques, their update, its status.
+
+use std::sync::Arc;
+
+use grove_api::{PodClique, PodCliqueScalingGroup, PodCliqueScalingGroupStatus, labels};
+use grove_workload::availability::{self, termination_delay};
+use grove_workload::diff::{Content, changes};
+use grove_workload::meta::uid;
+use grove_workload::names::{index_label, is_owned_by};
+use grove_workload::status;
+use grove_workload::update;
+use kube::ResourceExt;
+use kube::api::{Api, ListParams};
+use serde_json::json;
+
+use crate::key::Key;
+use crate::kinds::set_shelf;
+use crate::runtime::{ObjectKey, Outcome};
+use crate::shell::{Shell, Surroundings};
+use crate::write::{self, WriteError, in_parallel};
+
+const WRITE_ERROR: &str = "ERR_SYNC_SCALING_GROUP";
+
+pub(crate) async fn look(shell: &Shell, key: &ObjectKey) -> Outcome {
+    let Some(group) = shell.view.groups.get(key) else {
+        return Outcome::Settled;
+    };
+    if group.metadata.deletion_timestamp.is_some() {
+        return release(shell, &group).await;
+    }
+    let Some(Key::Replica(set, replica)) = Key::replica_of(&group.metadata) else {
+        return Outcome::Settled;
+    };
+    match Surroundings::of(shell, &set, Some(replica)) {
+        Some(around) if is_owned_by(&group.metadata, uid(&*around.set)) => {
+            bring_in_order(shell, &group, &around, replica).await
+        }
+        _ => Outcome::Settled,
+    }
+}
+
+/// Lets go of a group that is being deleted: its cliques follow by their owner references.
+async fn release(shell: &Shell, group: &PodCliqueScalingGroup) -> Outcome {
+    let ours = labels::finalizer::SCALING_GROUP;
+    if !group.finalizers().iter().any(|finalizer| finalizer == ours) {
+        return Outcome::Settled;
+    }
+    let kept: Vec<&String> = group
+        .finalizers()
+        .iter()
+        .filter(|finalizer| *finalizer != ours)
+        .collect();
+    let patch = json!({"metadata": {"finalizers": kept}});
+    let result = shell.merge::<PodCliqueScalingGroup>(group, patch).await;
+    write::outcome(result.err().as_slice())
+}
+
+async fn bring_in_order(shell: &Shell, group: &PodCliqueScalingGroup, around: &Surroundings, replica: i32) -> Outcome {
+    let key = Key::Group(ObjectKey::of(&group.metadata));
+    let live = around.live();
+    let expansion = around.expansion(shell, &live);
+    let now = shell.now();
+    let has_turn = update::has_turn(&expansion, replica);
+    let update = update::group_update(&expansion, group, &around.cliques, has_turn, now);
+    let stored = group.status.as_ref().and_then(|status| status.update_progress.clone());
+    let progresses = update.progress != stored;
+    if progresses && !update.delete.is_empty() {
+        // Progress goes before the deletions that it names.
+        let status = status::group_status(&expansion, group, (&around.cliques, &update), &[], now);
+        let result = write_status(shell, group, &status).await;
+        return write::outcome(result.err().as_slice());
+    }
+    let mut errors = write_children(shell, group, around).await;
+    errors.extend(delete_replicas(shell, group, &around.cliques, &update.delete).await);
+
+    let termination = availability::of_group(group, &around.cliques, termination_delay(&around.set), now);
+    if !termination.replicas.is_empty() {
+        errors.extend(recycle(shell, group, around).await);
+    }
+    let failures = write::failures(WRITE_ERROR, &errors);
+    let status = status::group_status(&expansion, group, (&around.cliques, &update), &failures, now);
+    let outcome = write::outcome(&errors).and(keep_status(shell, &key, group, status).await);
+    match termination.look_again_at {
+        Some(at) => outcome.and(Outcome::LookAgain(crate::until(now, at))),
+        None => outcome,
+    }
+}
+
+async fn write_children(shell: &Shell, group: &PodCliqueScalingGroup, around: &Surroundings) -> Vec<WriteError> {
+    let live = around.live();
+    let children = around.expansion(shell, &live).group_children(group);
+    let namespace = group.namespace().unwrap_or_default();
+    let owner = uid(group);
+    let claims = shell.view.claims.of(&set_shelf(&ObjectKey::of(&around.set.metadata)));
+    let claims = changes(owner, children.claims, &claims, Content::Fixed);
+    let mut errors = shell.carry_out(&namespace, claims, Content::Fixed).await;
+    let cliques = changes(owner, children.cliques, &around.cliques, Content::Whole);
+    errors.extend(shell.carry_out(&namespace, cliques, Content::Whole).await);
+    errors
+}
+
+/// Deletes the cliques of these replicas of the group.
+async fn delete_replicas(
+    shell: &Shell,
+    group: &PodCliqueScalingGroup,
+    cliques: &[Arc<PodClique>],
+    replicas: &[i32],
+) -> Vec<WriteError> {
+    let is_of = |clique: &&Arc<PodClique>| {
+        let index = index_label(&clique.metadata, labels::SCALING_GROUP_REPLICA_INDEX);
+        is_owned_by(&clique.metadata, uid(group))
+            && clique.metadata.deletion_timestamp.is_none()
+            && index.is_some_and(|index| replicas.contains(&index))
+    };
+    let victims: Vec<Arc<PodClique>> = cliques.iter().filter(is_of).cloned().collect();
+    let delete = |clique: Arc<PodClique>| async move {
+        shell
+            .delete::<PodClique>(&ObjectKey::of(&clique.metadata), uid(&*clique))
+            .await
+    };
+    in_parallel(victims, delete).await
+}
+
+/// Starts replicas again that stayed below their minimum, if they still are when asked right before.
+async fn recycle(shell: &Shell, group: &PodCliqueScalingGroup, around: &Surroundings) -> Vec<WriteError> {
+    let namespace = group.namespace().unwrap_or_default();
+    let selector = format!("{}={}", labels::SCALING_GROUP, group.name_any());
+    let api = Api::<PodClique>::namespaced(shell.client.clone(), &namespace);
+    let cliques: Vec<Arc<PodClique>> = match api.list(&ListParams::default().labels(&selector)).await {
+        Ok(list) => list.items.into_iter().map(Arc::new).collect(),
+        Err(error) => {
+            return vec![WriteError::Failed(format!(
+                "cannot read the cliques of {selector}: {error}"
+            ))];
+        }
+    };
+    let due = availability::of_group(group, &cliques, termination_delay(&around.set), shell.now()).replicas;
+    if !due.is_empty() {
+        let group = ObjectKey::of(&group.metadata);
+        tracing::info!(%group, replicas = ?due, "below the minimum for too long; starting them again");
+    }
+    delete_replicas(shell, group, &cliques, &due).await
+}
+
+async fn keep_status(
+    shell: &Shell,
+    key: &Key,
+    group: &PodCliqueScalingGroup,
+    status: PodCliqueScalingGroupStatus,
+) -> Outcome {
+    let Some(status) = status::unless_same(group.status.as_ref(), status) else {
+        shell.status_settled(key);
+        return Outcome::Settled;
+    };
+    let stored = group.status.clone().unwrap_or_default();
+    let is_waited_for = stored.update_progress != status.update_progress || stored.last_errors != status.last_errors;
+    if let Some(wait) = shell.status_wait(key, is_waited_for) {
+        return Outcome::LookAgain(wait);
+    }
+    let result = write_status(shell, group, &status).await;
+    write::outcome(result.err().as_slice())
+}
+
+async fn write_status(
+    shell: &Shell,
+    group: &PodCliqueScalingGroup,
+    status: &PodCliqueScalingGroupStatus,
+) -> Result<(), WriteError> {
+    shell
+        .write_status::<PodCliqueScalingGroup>(group, (json!(group.status), json!(status)))
+        .await
+}

@@ -1,0 +1,60 @@
+//! What is looked at: one thing that can be brought in order by itself.
+
+use std::fmt;
+
+use grove_api::labels;
+use grove_workload::names::index_label;
+use kube::core::ObjectMeta;
+
+use crate::runtime::ObjectKey;
+
+/// One thing to look at. A set is looked at in parts, so that a change costs what it touches and not what there is.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Key {
+    /// A PodCliqueSet: its records, what its replicas share, its status.
+    Set(ObjectKey),
+    /// One replica of a set: its cliques, scaling groups, Service and autoscalers, and whether it must be recycled.
+    Replica(ObjectKey, i32),
+    /// A PodCliqueScalingGroup: its cliques, their update, its status.
+    Group(ObjectKey),
+    /// A PodClique: its pods, their gates, its status.
+    Clique(ObjectKey),
+    /// A PodGang of a replica of a set: whom it lists, its constraints, its status.
+    Gang(ObjectKey, i32, String),
+}
+
+impl Key {
+    /// The set that a managed object belongs to, by its labels.
+    pub(crate) fn set_of(meta: &ObjectMeta) -> Option<ObjectKey> {
+        let name = meta.labels.as_ref()?.get(labels::PART_OF)?;
+        Some(ObjectKey::new(meta.namespace.clone()?, name))
+    }
+
+    /// The replica of a set that a managed object belongs to, by its labels.
+    pub(crate) fn replica_of(meta: &ObjectMeta) -> Option<Self> {
+        let replica = index_label(meta, labels::PCS_REPLICA_INDEX)?;
+        Some(Self::Replica(Self::set_of(meta)?, replica))
+    }
+
+    /// The gang that a clique or one of its pods belongs to, by its labels.
+    pub(crate) fn gang_of(meta: &ObjectMeta) -> Option<Self> {
+        let name = meta.labels.as_ref()?.get(labels::PODGANG)?;
+        Some(Self::Gang(
+            Self::set_of(meta)?,
+            index_label(meta, labels::PCS_REPLICA_INDEX)?,
+            name.clone(),
+        ))
+    }
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Set(key) => write!(f, "PodCliqueSet {key}"),
+            Self::Replica(set, replica) => write!(f, "replica {replica} of PodCliqueSet {set}"),
+            Self::Group(key) => write!(f, "PodCliqueScalingGroup {key}"),
+            Self::Clique(key) => write!(f, "PodClique {key}"),
+            Self::Gang(set, _, name) => write!(f, "PodGang {}/{name}", set.namespace),
+        }
+    }
+}

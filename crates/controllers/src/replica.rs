@@ -1,0 +1,169 @@
+//! One replica of a PodCliqueSet: its cliques, scaling groups, Service and autoscalers, and whether it is recycled.
+
+use std::sync::Arc;
+
+use grove_api::{PodClique, PodCliqueScalingGroup, PodGang, labels};
+use grove_workload::availability;
+use grove_workload::diff::{Change, Content, changes};
+use grove_workload::expand::Live;
+use grove_workload::meta::uid;
+use grove_workload::names::is_owned_by;
+use kube::api::{Api, ListParams};
+use kube::{Resource, ResourceExt};
+use serde_json::json;
+
+use crate::key::Key;
+use crate::kinds::set_shelf;
+use crate::runtime::{ObjectKey, Outcome};
+use crate::shell::{Shell, Surroundings};
+use crate::write::{self, WriteError, in_parallel};
+
+const WRITE_ERROR: &str = "ERR_SYNC_REPLICA";
+const TERMINATE_ERROR: &str = "ERR_GANG_TERMINATION";
+
+pub(crate) async fn look(shell: &Shell, set: &ObjectKey, replica: i32) -> Outcome {
+    let Some(around) = Surroundings::of(shell, set, Some(replica)) else {
+        return Outcome::Settled;
+    };
+    let key = Key::Replica(set.clone(), replica);
+    let mut errors = write_children(shell, &around, (set, replica)).await;
+    let mut failures = write::failures(WRITE_ERROR, &errors);
+
+    let live = around.live();
+    let termination = availability::of_replica(&around.set, replica, (&live, &around.cliques), shell.now());
+    if !termination.replicas.is_empty() {
+        let found = recycle(shell, &around, replica).await;
+        failures.extend(write::failures(TERMINATE_ERROR, &found));
+        errors.extend(found);
+    }
+    shell.report(&key, failures, &Key::Set(set.clone()));
+    let outcome = write::outcome(&errors);
+    match termination.look_again_at {
+        Some(at) => outcome.and(Outcome::LookAgain(crate::until(shell.now(), at))),
+        None => outcome,
+    }
+}
+
+/// Writes what the replica should own, and sends for a look at its gangs.
+async fn write_children(shell: &Shell, around: &Surroundings, (set, replica): (&ObjectKey, i32)) -> Vec<WriteError> {
+    let live = around.live();
+    let expansion = around.expansion(shell, &live);
+    let children = expansion.replica_children(replica);
+    let owner = uid(&*around.set);
+    let namespace = &set.namespace;
+    let shelf = set_shelf(set);
+    let view = &shell.view;
+
+    let services = changes(
+        owner,
+        children.services,
+        &view.services.of_part(&shelf, replica),
+        Content::Written,
+    );
+    let autoscalers = view.autoscalers.of_part(&shelf, replica);
+    let autoscalers = changes(owner, children.autoscalers, &autoscalers, Content::Written);
+    let groups = changes(owner, children.groups, &around.groups, Content::Whole);
+    let cliques = changes(owner, children.cliques, &around.cliques, Content::Whole);
+    let gangs = view.gangs.of_part(&shelf, replica);
+    let surplus = changes(owner, children.gangs.clone(), &gangs, Content::Fixed);
+    let surplus = surplus
+        .into_iter()
+        .filter(|change| matches!(change, Change::Delete { .. }))
+        .collect();
+
+    let (a, b, c, d, e) = tokio::join!(
+        shell.carry_out(namespace, services, Content::Written),
+        shell.carry_out(namespace, autoscalers, Content::Written),
+        shell.carry_out(namespace, groups, Content::Whole),
+        shell.carry_out(namespace, cliques, Content::Whole),
+        shell.carry_out::<PodGang>(namespace, surplus, Content::Whole),
+    );
+    for gang in children.gangs {
+        shell.queue.add(Key::Gang(set.clone(), replica, gang.name_any()));
+    }
+    [a, b, c, d, e].into_iter().flatten().collect()
+}
+
+/// Deletes all cliques of a replica, if it is still below its minimum when asked right before.
+async fn recycle(shell: &Shell, around: &Surroundings, replica: i32) -> Vec<WriteError> {
+    let namespace = around.set.namespace().unwrap_or_default();
+    let (cliques, groups) = match read_live(shell, around, (&namespace, replica)).await {
+        Ok(found) => found,
+        Err(error) => return vec![WriteError::Failed(format!("cannot read replica {replica}: {error}"))],
+    };
+    let live = Live::of(&around.set, &cliques, &groups);
+    if availability::of_replica(&around.set, replica, (&live, &cliques), shell.now())
+        .replicas
+        .is_empty()
+    {
+        return vec![];
+    }
+    tracing::info!(set = %ObjectKey::of(&around.set.metadata), replica, "below its minimum for too long; starting it again");
+    let ours: Vec<PodClique> = live.cliques().cloned().collect();
+    let (standalone, members): (Vec<PodClique>, Vec<PodClique>) = ours
+        .into_iter()
+        .partition(|clique| is_owned_by(&clique.metadata, uid(&*around.set)));
+    let marked = in_parallel(groups, |group| mark(shell, group)).await;
+    // Members first: while a standalone clique is missing, a recycling counts as not over.
+    let delete = |clique: PodClique| async move {
+        shell
+            .delete::<PodClique>(&ObjectKey::of(&clique.metadata), uid(&clique))
+            .await
+    };
+    let mut errors = in_parallel(members, delete).await;
+    if errors.is_empty() {
+        errors = in_parallel(standalone, delete).await;
+    }
+    errors.into_iter().chain(marked).collect()
+}
+
+/// The cliques and groups of a replica as the API server has them now.
+async fn read_live(
+    shell: &Shell,
+    around: &Surroundings,
+    (namespace, replica): (&str, i32),
+) -> Result<(Vec<PodClique>, Vec<PodCliqueScalingGroup>), kube::Error> {
+    let selector = format!(
+        "{}={},{}={replica}",
+        labels::PART_OF,
+        around.set.name_any(),
+        labels::PCS_REPLICA_INDEX
+    );
+    let parameters = ListParams::default().labels(&selector);
+    let cliques = Api::<PodClique>::namespaced(shell.client.clone(), namespace);
+    let groups = Api::<PodCliqueScalingGroup>::namespaced(shell.client.clone(), namespace);
+    let (cliques, groups) = tokio::try_join!(cliques.list(&parameters), groups.list(&parameters))?;
+    let groups = groups
+        .items
+        .into_iter()
+        .filter(|group| is_owned_by(group.meta(), uid(&*around.set)));
+    Ok((cliques.items, groups.collect()))
+}
+
+async fn mark(shell: &Shell, group: PodCliqueScalingGroup) -> Result<(), WriteError> {
+    let mut status = group.status.clone().unwrap_or_default();
+    status.conditions = availability::mark_terminated(&group, shell.now());
+    if group.status.as_ref() == Some(&status) {
+        return Ok(());
+    }
+    shell
+        .write_status::<PodCliqueScalingGroup>(&group, (json!(group.status), json!(status)))
+        .await
+}
+
+/// Replicas of a set of which anything exists.
+pub(crate) fn existing(shell: &Shell, set: &ObjectKey) -> std::collections::BTreeSet<i32> {
+    fn indices<K: Resource>(objects: Vec<Arc<K>>) -> Vec<i32> {
+        let index = |object: &Arc<K>| grove_workload::names::index_label(object.meta(), labels::PCS_REPLICA_INDEX);
+        objects.iter().filter_map(index).collect()
+    }
+    let (shelf, view) = (set_shelf(set), &shell.view);
+    let all = [
+        indices(view.cliques.of(&shelf)),
+        indices(view.groups.of(&shelf)),
+        indices(view.gangs.of(&shelf)),
+        indices(view.services.of(&shelf)),
+        indices(view.autoscalers.of(&shelf)),
+    ];
+    all.into_iter().flatten().collect()
+}

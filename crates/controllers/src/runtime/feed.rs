@@ -1,0 +1,116 @@
+//! One watch: from the API server into a store.
+//!
+//! An object that cannot be read is reported and left out; the others arrive. A watch that breaks is opened again,
+//! after a wait that grows; what was missed meanwhile comes with the next list.
+
+use std::collections::BTreeSet;
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use futures::StreamExt;
+use kube::api::Api;
+use kube::core::DeserializeGuard;
+use kube::runtime::watcher::{self, Event};
+use kube::{Resource, ResourceExt};
+use serde::de::DeserializeOwned;
+use tokio::sync::watch;
+
+use super::store::{Change, Stamp, Store};
+use super::{Backoff, ObjectKey};
+
+/// An object that cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unreadable {
+    pub kind: String,
+    pub key: ObjectKey,
+    pub uid: String,
+    pub reason: String,
+}
+
+/// A watch of `K` that fills a store of what is kept of it.
+pub struct Feed<K, V> {
+    pub api: Api<DeserializeGuard<K>>,
+    pub config: watcher::Config,
+    /// What is kept of an object.
+    pub read: fn(K) -> V,
+    pub store: Arc<Store<V>>,
+}
+
+impl<K, V> Feed<K, V>
+where
+    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + 'static,
+    V: 'static,
+{
+    /// Feeds for ever. Every change goes to `changed`, and `synced` becomes true after the first whole list.
+    pub async fn run(self, synced: watch::Sender<bool>, changed: impl Fn(&Change<V>), unreadable: impl Fn(Unreadable)) {
+        let mut events = std::pin::pin!(watcher::watcher(self.api, self.config));
+        let mut listed = BTreeSet::new();
+        let mut failures = 0;
+        let kind = K::kind(&());
+        while let Some(event) = events.next().await {
+            let event = match event {
+                Ok(event) => event,
+                Err(error) => {
+                    failures += 1;
+                    let wait = Backoff::WATCH.after(failures);
+                    // A list that has expired is how every long watch ends some day.
+                    tracing::debug!(%kind, %error, ?wait, "watch broke; opening it again");
+                    tokio::time::sleep(wait).await;
+                    continue;
+                }
+            };
+            failures = 0;
+            match event {
+                Event::Init => listed.clear(),
+                Event::InitApply(object) => {
+                    listed.insert(ObjectKey::of(object.meta()));
+                    take(&self.store, self.read, object, &changed, &unreadable);
+                }
+                Event::InitDone => {
+                    self.store
+                        .keep_only(&std::mem::take(&mut listed))
+                        .iter()
+                        .for_each(&changed);
+                    synced.send_replace(true);
+                }
+                Event::Apply(object) => take(&self.store, self.read, object, &changed, &unreadable),
+                Event::Delete(object) => {
+                    let uid = object.uid().unwrap_or_default();
+                    self.store
+                        .remove(&ObjectKey::of(object.meta()), &uid)
+                        .iter()
+                        .for_each(&changed);
+                }
+            }
+        }
+    }
+}
+
+fn take<K, V>(
+    store: &Store<V>,
+    read: fn(K) -> V,
+    object: DeserializeGuard<K>,
+    changed: &impl Fn(&Change<V>),
+    unreadable: &impl Fn(Unreadable),
+) where
+    K: Resource<DynamicType = ()>,
+{
+    let (key, stamp) = (ObjectKey::of(object.meta()), Stamp::of(object.meta()));
+    match object.0 {
+        Ok(object) => store.put(key, stamp, read(object)).iter().for_each(changed),
+        Err(invalid) => unreadable(Unreadable {
+            kind: K::kind(&()).into_owned(),
+            key,
+            uid: stamp.uid,
+            reason: invalid.error,
+        }),
+    }
+}
+
+impl<K, V> Debug for Feed<K, V> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Feed")
+            .field("config", &self.config)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,181 @@
+//! A PodCliqueSet: its records, what its replicas share, its status.
+
+use std::sync::Arc;
+
+use grove_api::{PodCliqueSet, PodCliqueSetStatus, labels};
+use grove_workload::diff::{Content, changes};
+use grove_workload::expand::Expansion;
+use grove_workload::expand::claims::ClaimTemplates;
+use grove_workload::meta::uid;
+use grove_workload::revision;
+use grove_workload::{status, update};
+use k8s_openapi::api::apps::v1::ControllerRevision;
+use k8s_openapi::api::resource::v1::ResourceClaimTemplate;
+use kube::ResourceExt;
+use kube::api::Api;
+use serde_json::json;
+
+use crate::affected::all_parts;
+use crate::key::Key;
+use crate::kinds::set_shelf;
+use crate::replica;
+use crate::runtime::{ObjectKey, Outcome};
+use crate::shell::{Facts, Shell, Surroundings};
+use crate::write::{self, WriteError};
+
+const WRITE_ERROR: &str = "ERR_SYNC_PODCLIQUESET";
+
+pub(crate) async fn look(shell: &Shell, key: &ObjectKey) -> Outcome {
+    let Some(set) = shell.view.sets.get(key) else {
+        return Outcome::Settled;
+    };
+    if set.metadata.deletion_timestamp.is_some() {
+        return release(shell, key, &set).await;
+    }
+    if !set
+        .finalizers()
+        .iter()
+        .any(|finalizer| finalizer == labels::finalizer::PODCLIQUESET)
+    {
+        let ours = labels::finalizer::PODCLIQUESET.to_owned();
+        let all: Vec<String> = set.finalizers().iter().cloned().chain([ours]).collect();
+        let result = shell
+            .merge::<PodCliqueSet>(&set, json!({"metadata": {"finalizers": all}}))
+            .await;
+        // The set with its finalizer is seen at once, and looked at next.
+        return write::outcome(result.err().as_slice());
+    }
+    match learn(shell, key, &set).await {
+        Ok(()) => bring_in_order(shell, key).await,
+        Err(error) => {
+            let failures = write::failures(WRITE_ERROR, std::slice::from_ref(&error));
+            shell.report(&Key::Set(key.clone()), failures, &Key::Set(key.clone()));
+            write::outcome(&[error])
+        }
+    }
+}
+
+/// Lets go of a set that is being deleted: everything follows by its owner references.
+async fn release(shell: &Shell, key: &ObjectKey, set: &PodCliqueSet) -> Outcome {
+    shell.forget(key, uid(set));
+    let ours = labels::finalizer::PODCLIQUESET;
+    if !set.finalizers().iter().any(|finalizer| finalizer == ours) {
+        return Outcome::Settled;
+    }
+    let kept: Vec<&String> = set.finalizers().iter().filter(|finalizer| *finalizer != ours).collect();
+    let result = shell
+        .merge::<PodCliqueSet>(set, json!({"metadata": {"finalizers": kept}}))
+        .await;
+    write::outcome(result.err().as_slice())
+}
+
+/// Finds out what the parts of the set must know, and sends for a look at them when it is news. The record of the
+/// templates is written before anything carries their hashes.
+async fn learn(shell: &Shell, key: &ObjectKey, set: &Arc<PodCliqueSet>) -> Result<(), WriteError> {
+    let shelf = set_shelf(key);
+    let records = shell.view.revisions.of(&shelf);
+    let resolved = revision::resolve(set, &records, &shell.view.cliques.of(&shelf));
+    if let Some(record) = &resolved.create {
+        shell.create::<ControllerRevision>(record).await?;
+    }
+    let facts = Facts {
+        generation: set.metadata.generation,
+        hashes: resolved.hashes,
+        claim_templates: claim_templates(shell, set).await?,
+    };
+    if shell.learn(set, facts) {
+        let replicas = 0..set.spec.replicas.max(0);
+        let replicas = replicas.chain(replica::existing(shell, key));
+        replicas.for_each(|replica| shell.queue.add(Key::Replica(key.clone(), replica)));
+        all_parts(key, &shell.view)
+            .into_iter()
+            .for_each(|part| shell.queue.add(part));
+    }
+    for stale in records
+        .iter()
+        .filter(|record| resolved.delete.contains(&record.name_any()))
+    {
+        shell
+            .delete::<ControllerRevision>(&ObjectKey::of(&stale.metadata), uid(&**stale))
+            .await?;
+    }
+    Ok(())
+}
+
+/// Claim templates that the set names and that are objects of their own. They are read, never watched: they may be in
+/// namespaces that are none of the operator's business.
+async fn claim_templates(shell: &Shell, set: &PodCliqueSet) -> Result<ClaimTemplates, WriteError> {
+    let mut found = ClaimTemplates::new();
+    for (namespace, name) in Expansion::external_claim_templates(set) {
+        let api = Api::<ResourceClaimTemplate>::namespaced(shell.client.clone(), &namespace);
+        match api.get_opt(&name).await {
+            Ok(Some(template)) => drop(found.insert((namespace, name), template.spec)),
+            Ok(None) => {
+                let key = ObjectKey::new(namespace, name);
+                return Err(WriteError::Failed(format!(
+                    "ResourceClaimTemplate {key} does not exist; create it"
+                )));
+            }
+            Err(error) => {
+                let key = ObjectKey::new(namespace, name);
+                return Err(WriteError::Failed(format!(
+                    "cannot read ResourceClaimTemplate {key}: {error}"
+                )));
+            }
+        }
+    }
+    Ok(found)
+}
+
+async fn bring_in_order(shell: &Shell, key: &ObjectKey) -> Outcome {
+    let own = Key::Set(key.clone());
+    let Some(around) = Surroundings::of(shell, key, None) else {
+        return Outcome::Settled;
+    };
+    let errors = write_shared(shell, key, &around).await;
+    shell.report(&own, write::failures(WRITE_ERROR, &errors), &own);
+    let live = around.live();
+    let expansion = around.expansion(shell, &live);
+    let now = shell.now();
+    let update = update::set_update(&expansion, now);
+    let gangs = shell.view.gangs.of(&set_shelf(key));
+    let status = status::set_status(&expansion, (&gangs, &update), &shell.failures_of(key), now);
+    write::outcome(&errors).and(keep_status(shell, &own, &around.set, status).await)
+}
+
+async fn write_shared(shell: &Shell, key: &ObjectKey, around: &Surroundings) -> Vec<WriteError> {
+    let live = around.live();
+    let children = around.expansion(shell, &live).shared_children();
+    let (shelf, owner, view) = (set_shelf(key), uid(&*around.set), &shell.view);
+    let roles = changes(
+        owner,
+        children.role.into_iter().collect(),
+        &view.roles.of(&shelf),
+        Content::Written,
+    );
+    let bindings = children.role_binding.into_iter().collect();
+    let bindings = changes(owner, bindings, &view.role_bindings.of(&shelf), Content::Written);
+    let claims = changes(owner, children.claims, &view.claims.of(&shelf), Content::Fixed);
+    let (a, b, c) = tokio::join!(
+        shell.carry_out(&key.namespace, roles, Content::Written),
+        shell.carry_out(&key.namespace, bindings, Content::Written),
+        shell.carry_out(&key.namespace, claims, Content::Fixed),
+    );
+    [a, b, c].into_iter().flatten().collect()
+}
+
+async fn keep_status(shell: &Shell, key: &Key, set: &PodCliqueSet, status: PodCliqueSetStatus) -> Outcome {
+    let Some(status) = status::unless_same(set.status.as_ref(), status) else {
+        shell.status_settled(key);
+        return Outcome::Settled;
+    };
+    let stored = set.status.clone().unwrap_or_default();
+    let is_waited_for = stored.update_progress != status.update_progress || stored.last_errors != status.last_errors;
+    if let Some(wait) = shell.status_wait(key, is_waited_for) {
+        return Outcome::LookAgain(wait);
+    }
+    let result = shell
+        .write_status::<PodCliqueSet>(set, (json!(set.status), json!(status)))
+        .await;
+    write::outcome(result.err().as_slice())
+}

@@ -1,0 +1,266 @@
+//! What all controllers share: what is seen, the queue, and the little that is remembered.
+//!
+//! What is remembered can be lost at any time: it is computed anew from what is in the API.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use grove_api::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
+use grove_workload::expand::claims::ClaimTemplates;
+use grove_workload::expand::{Expansion, Live};
+use grove_workload::meta::uid;
+use grove_workload::revision::Hashes;
+use grove_workload::status::Failure;
+use jiff::Timestamp;
+use kube::Client;
+use tokio::sync::Semaphore;
+use tokio::time::Instant;
+
+use crate::affected::Affects;
+use crate::key::Key;
+use crate::kinds::{KeptPod, View, set_shelf};
+use crate::runtime::{Change, ObjectKey, Queue};
+
+/// The most requests that are under way at once.
+const WRITES_IN_FLIGHT_MAX: usize = 64;
+/// Statuses are written at most this often while changes keep coming, unless something waits for them.
+const STATUS_EVERY: Duration = Duration::from_millis(200);
+/// Pods and parts of a set change in bursts: one look for a burst is enough.
+const BURST: Duration = Duration::from_millis(10);
+
+/// What the administrator and the surroundings decide.
+#[derive(Clone)]
+pub struct Settings {
+    /// The scheduler profile that places gangs.
+    pub scheduler: String,
+    /// The image that holds `grove`, for pods that wait for others.
+    pub wait_image: String,
+    /// The most things that are looked at at once.
+    pub workers: usize,
+    /// The time.
+    pub clock: Arc<dyn Fn() -> Timestamp + Send + Sync>,
+}
+
+impl fmt::Debug for Settings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Settings")
+            .field("scheduler", &self.scheduler)
+            .field("wait_image", &self.wait_image)
+            .field("workers", &self.workers)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What is known of a set besides the set: found by its own look, used by those of its parts.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Facts {
+    pub(crate) generation: Option<i64>,
+    pub(crate) hashes: Hashes,
+    pub(crate) claim_templates: ClaimTemplates,
+}
+
+#[derive(Debug, Default)]
+struct Memory {
+    /// By UID of the set.
+    facts: BTreeMap<String, Arc<Facts>>,
+    /// What went wrong in the last look at something.
+    failures: BTreeMap<Key, Vec<Failure>>,
+    /// When a status that has changed is written.
+    status_due: BTreeMap<Key, Instant>,
+    /// The template hash of cliques, by UID, whose pods the API server refuses for good.
+    refused: BTreeMap<String, String>,
+}
+
+pub(crate) struct Shell {
+    pub(crate) client: Client,
+    pub(crate) settings: Settings,
+    pub(crate) view: View,
+    pub(crate) queue: Queue<Key>,
+    pub(crate) in_flight: Semaphore,
+    memory: Mutex<Memory>,
+}
+
+impl fmt::Debug for Shell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shell")
+            .field("settings", &self.settings)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Shell {
+    pub(crate) fn new(client: Client, settings: Settings) -> Self {
+        Self {
+            client,
+            settings,
+            view: View::default(),
+            queue: Queue::default(),
+            in_flight: Semaphore::new(WRITES_IN_FLIGHT_MAX),
+            memory: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn now(&self) -> Timestamp {
+        (self.settings.clock)()
+    }
+
+    fn memory(&self) -> MutexGuard<'_, Memory> {
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes note of a change, wherever it was learnt of: everything that it concerns will be looked at.
+    pub(crate) fn seen<V: Affects>(&self, change: &Change<V>) {
+        for key in V::affected(change, &self.view) {
+            match V::BURSTS && !matches!(key, Key::Gang(..)) {
+                true => self.queue.add_after(key, BURST),
+                false => self.queue.add(key),
+            }
+        }
+    }
+
+    /// What is known of the set as it is now; none until its own look has found it out.
+    pub(crate) fn facts(&self, set: &PodCliqueSet) -> Option<Arc<Facts>> {
+        let facts = self.memory().facts.get(uid(set)).cloned();
+        facts.filter(|facts| facts.generation == set.metadata.generation)
+    }
+
+    /// Remembers what was found out. True if it is news.
+    pub(crate) fn learn(&self, set: &PodCliqueSet, facts: Facts) -> bool {
+        let mut memory = self.memory();
+        let known = memory.facts.get(uid(set));
+        let is_news = known.is_none_or(|known| {
+            known.generation != facts.generation
+                || known.hashes != facts.hashes
+                || known.claim_templates != facts.claim_templates
+        });
+        memory.facts.insert(uid(set).to_owned(), Arc::new(facts));
+        is_news
+    }
+
+    /// Forgets everything about a set that is gone.
+    pub(crate) fn forget(&self, set: &ObjectKey, uid: &str) {
+        let mut memory = self.memory();
+        memory.facts.remove(uid);
+        let is_its = |key: &Key| match key {
+            Key::Set(other) | Key::Replica(other, _) | Key::Gang(other, _, _) => other == set,
+            Key::Group(_) | Key::Clique(_) => false,
+        };
+        memory.failures.retain(|key, _| !is_its(key));
+        memory.status_due.retain(|key, _| !is_its(key));
+    }
+
+    /// Remembers what went wrong in a look; whoever reports it looks again when that has changed.
+    pub(crate) fn report(&self, key: &Key, failures: Vec<Failure>, reporter: &Key) {
+        let mut memory = self.memory();
+        let known = memory.failures.get(key).cloned().unwrap_or_default();
+        if known == failures {
+            return;
+        }
+        match failures.is_empty() {
+            true => drop(memory.failures.remove(key)),
+            false => drop(memory.failures.insert(key.clone(), failures)),
+        }
+        drop(memory);
+        self.queue.add(reporter.clone());
+    }
+
+    /// What went wrong in the parts of a set.
+    pub(crate) fn failures_of(&self, set: &ObjectKey) -> Vec<Failure> {
+        let memory = self.memory();
+        let its = memory.failures.iter().filter(|(key, _)| match key {
+            Key::Set(other) | Key::Replica(other, _) | Key::Gang(other, _, _) => other == set,
+            Key::Group(_) | Key::Clique(_) => false,
+        });
+        let mut all: Vec<Failure> = its.flat_map(|(_, failures)| failures.clone()).collect();
+        all.dedup();
+        all
+    }
+
+    pub(crate) fn is_refused(&self, clique: &PodClique, hash: &str) -> bool {
+        self.memory()
+            .refused
+            .get(uid(clique))
+            .is_some_and(|refused| refused == hash)
+    }
+
+    pub(crate) fn refuse(&self, clique: &PodClique, hash: &str) {
+        self.memory().refused.insert(uid(clique).to_owned(), hash.to_owned());
+    }
+
+    pub(crate) fn forgive(&self, clique_uid: &str) {
+        self.memory().refused.remove(clique_uid);
+    }
+
+    /// How long a status that has changed still waits; none if it is written now.
+    pub(crate) fn status_wait(&self, key: &Key, is_urgent: bool) -> Option<Duration> {
+        let now = Instant::now();
+        let mut memory = self.memory();
+        let due = *memory.status_due.entry(key.clone()).or_insert(now + STATUS_EVERY);
+        if is_urgent || due <= now {
+            memory.status_due.remove(key);
+            return None;
+        }
+        Some(due - now)
+    }
+
+    /// Takes note that a status is as it should be.
+    pub(crate) fn status_settled(&self, key: &Key) {
+        self.memory().status_due.remove(key);
+    }
+
+    /// Pods that a clique owns.
+    pub(crate) fn pods(&self, clique: &PodClique) -> Vec<Arc<KeptPod>> {
+        self.view.pods.of(uid(clique))
+    }
+}
+
+/// One replica of a set, as its parts see it.
+#[derive(Debug)]
+pub(crate) struct Surroundings {
+    pub(crate) set: Arc<PodCliqueSet>,
+    pub(crate) facts: Arc<Facts>,
+    pub(crate) cliques: Vec<Arc<PodClique>>,
+    pub(crate) groups: Vec<Arc<PodCliqueScalingGroup>>,
+}
+
+impl Surroundings {
+    /// None if there is no such set, if it is being deleted, or if too little is known of it yet.
+    pub(crate) fn of(shell: &Shell, set: &ObjectKey, replica: Option<i32>) -> Option<Self> {
+        let shelf = set_shelf(set);
+        let set = shell
+            .view
+            .sets
+            .get(set)
+            .filter(|set| set.metadata.deletion_timestamp.is_none())?;
+        let facts = shell.facts(&set)?;
+        let (cliques, groups) = match replica {
+            Some(replica) => (
+                shell.view.cliques.of_part(&shelf, replica),
+                shell.view.groups.of_part(&shelf, replica),
+            ),
+            None => (shell.view.cliques.of(&shelf), shell.view.groups.of(&shelf)),
+        };
+        Some(Self {
+            set,
+            facts,
+            cliques,
+            groups,
+        })
+    }
+
+    pub(crate) fn live(&self) -> Live<'_> {
+        Live::of(&self.set, &self.cliques, &self.groups)
+    }
+
+    pub(crate) fn expansion<'a>(&'a self, shell: &'a Shell, live: &'a Live<'a>) -> Expansion<'a> {
+        Expansion {
+            set: &self.set,
+            hashes: &self.facts.hashes,
+            scheduler: &shell.settings.scheduler,
+            live,
+            claim_templates: &self.facts.claim_templates,
+        }
+    }
+}

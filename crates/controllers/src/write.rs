@@ -1,0 +1,456 @@
+//! Writes. Each is sent once, with what must hold for it to be right, and its answer goes into the store.
+//!
+//! Nothing is sent twice by itself: a request whose answer was lost may have been carried out, so the next look decides
+//! with what is seen then. Names are computed, so a create that is repeated finds its own object.
+
+use std::fmt::Write as _;
+use std::future::Future;
+use std::time::Duration;
+
+use futures::stream::{self, StreamExt};
+use grove_workload::diff::{self, Content};
+use grove_workload::names::is_owned_by;
+use grove_workload::status::Failure;
+use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::{Resource, ResourceExt};
+use serde_json::{Map, Value, json};
+use tokio::sync::SemaphorePermit;
+
+use crate::affected::Affects;
+use crate::kinds::Kind;
+use crate::runtime::{ObjectKey, Outcome, Stamp};
+use crate::shell::Shell;
+
+/// The name under which fields are written.
+pub(crate) const FIELD_MANAGER: &str = "grove-operator";
+/// The most writes that one look has under way at once.
+const PARALLEL_MAX: usize = 32;
+/// How long a look waits for what somebody else wrote.
+const OUTDATED_WAIT: Duration = Duration::from_millis(100);
+/// The most errors of one kind that are told: the first ones tell what is wrong.
+const FAILURES_SHOWN_MAX: usize = 3;
+
+/// Why a write was not made, or is not known to have been.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum WriteError {
+    /// Somebody else wrote in between. What they wrote will be seen, and looked at.
+    #[error("{0} was changed by somebody else meanwhile")]
+    Outdated(ObjectKey),
+    /// The name belongs to an object of somebody else.
+    #[error("{kind} {key} already exists and belongs to {holder}; rename or delete it")]
+    Taken {
+        kind: String,
+        key: ObjectKey,
+        holder: String,
+    },
+    /// The API server will not have it, however often it is asked.
+    #[error("{0}")]
+    Refused(String),
+    /// Not carried out, or not known to be.
+    #[error("{0}")]
+    Failed(String),
+}
+
+impl WriteError {
+    fn new(key: &ObjectKey, error: kube::Error) -> Self {
+        match error {
+            kube::Error::Api(status) if status.code == 422 => {
+                let causes = status.details.iter().flat_map(|details| &details.causes);
+                let mut message = status.message.clone();
+                for cause in causes.filter(|cause| !status.message.contains(&cause.field)) {
+                    let _ = write!(message, "; {}: {}", cause.field, cause.message);
+                }
+                Self::Refused(message)
+            }
+            kube::Error::Api(status) if status.code == 409 => Self::Outdated(key.clone()),
+            kube::Error::Api(status) => Self::Failed(format!("{key}: {}", status.message)),
+            error => Self::Failed(format!("{key}: {error}")),
+        }
+    }
+}
+
+impl Shell {
+    fn api<V: Kind>(&self, namespace: &str) -> Api<V::Object> {
+        Api::namespaced(self.client.clone(), namespace)
+    }
+
+    /// Takes an object as the API server answered it.
+    fn answered<V: Affects>(&self, object: V::Object) {
+        let (key, stamp) = (ObjectKey::of(object.meta()), Stamp::of(object.meta()));
+        if let Some(change) = V::store(&self.view).put(key, stamp, V::read(object)) {
+            self.seen(&change);
+        }
+    }
+
+    /// Waits until there is room for one more request.
+    async fn permit(&self) -> Option<SemaphorePermit<'_>> {
+        self.in_flight.acquire().await.ok()
+    }
+
+    /// Makes an object. If it exists already and is the owner's, that is as good.
+    pub(crate) async fn create<V: Affects>(&self, object: &V::Object) -> Result<(), WriteError> {
+        let _permit = self.permit().await;
+        let key = ObjectKey::of(object.meta());
+        let api = self.api::<V>(&key.namespace);
+        let parameters = PostParams {
+            field_manager: Some(FIELD_MANAGER.to_owned()),
+            ..PostParams::default()
+        };
+        match api.create(&parameters, object).await {
+            Ok(made) => {
+                self.answered::<V>(made);
+                Ok(())
+            }
+            Err(kube::Error::Api(status)) if status.reason == "AlreadyExists" => self.adopt::<V>(object).await,
+            Err(error) => Err(WriteError::new(&key, error)),
+        }
+    }
+
+    /// Looks at the object that already has the name.
+    async fn adopt<V: Affects>(&self, wanted: &V::Object) -> Result<(), WriteError> {
+        let key = ObjectKey::of(wanted.meta());
+        let found = self.api::<V>(&key.namespace).get(&key.name).await;
+        let found = found.map_err(|error| match error {
+            // It went away again meanwhile.
+            kube::Error::Api(status) if status.code == 404 => WriteError::Outdated(key.clone()),
+            error => WriteError::new(&key, error),
+        })?;
+        let owners = wanted.meta().owner_references.iter().flatten();
+        let is_ours = owners.into_iter().any(|owner| is_owned_by(found.meta(), &owner.uid));
+        // One that is on its way out frees the name soon, whosever it is.
+        if found.meta().deletion_timestamp.is_some() {
+            self.answered::<V>(found);
+            return Err(WriteError::Outdated(key));
+        }
+        if is_ours {
+            self.answered::<V>(found);
+            return Ok(());
+        }
+        Err(WriteError::Taken {
+            kind: kind_of::<V>(),
+            key,
+            holder: holder(&found),
+        })
+    }
+
+    /// Makes the stored object be `wanted`; what others wrote into its metadata stays.
+    async fn replace<V: Affects>(&self, wanted: &V::Object, content: Content) -> Result<(), WriteError>
+    where
+        V: Clone + Into<V::Object>,
+    {
+        let _permit = self.permit().await;
+        let key = ObjectKey::of(wanted.meta());
+        let Some(stored) = V::store(&self.view).get(&key) else {
+            return Err(WriteError::Outdated(key));
+        };
+        let stored: V::Object = V::clone(&stored).into();
+        let unreadable = |error: serde_json::Error| WriteError::Failed(format!("{key}: {error}"));
+        let merged = merged(
+            serde_json::to_value(&stored).map_err(unreadable)?,
+            serde_json::to_value(wanted).map_err(unreadable)?,
+            content,
+        );
+        let object: V::Object = serde_json::from_value(merged).map_err(unreadable)?;
+        let parameters = PostParams {
+            field_manager: Some(FIELD_MANAGER.to_owned()),
+            ..PostParams::default()
+        };
+        let answer = self
+            .api::<V>(&key.namespace)
+            .replace(&key.name, &parameters, &object)
+            .await;
+        self.answered::<V>(answer.map_err(|error| WriteError::new(&key, error))?);
+        Ok(())
+    }
+
+    /// Deletes the object with this UID; one that is gone already is as good.
+    pub(crate) async fn delete<V: Affects>(&self, key: &ObjectKey, uid: &str) -> Result<(), WriteError> {
+        let _permit = self.permit().await;
+        let parameters = DeleteParams {
+            preconditions: Some(Preconditions {
+                uid: Some(uid.to_owned()),
+                resource_version: None,
+            }),
+            ..DeleteParams::background()
+        };
+        match self.api::<V>(&key.namespace).delete(&key.name, &parameters).await {
+            Ok(either) => {
+                match either.left() {
+                    Some(leaving) if leaving.meta().deletion_timestamp.is_some() => self.answered::<V>(leaving),
+                    _ => self.gone::<V>(key, uid),
+                }
+                Ok(())
+            }
+            Err(kube::Error::Api(status)) if status.code == 404 || status.code == 409 => {
+                self.gone::<V>(key, uid);
+                Ok(())
+            }
+            Err(error) => Err(WriteError::new(key, error)),
+        }
+    }
+
+    fn gone<V: Affects>(&self, key: &ObjectKey, uid: &str) {
+        if let Some(change) = V::store(&self.view).forget(key, uid) {
+            self.seen(&change);
+        }
+    }
+
+    /// Changes an object by a merge patch that holds for the revision that was seen.
+    pub(crate) async fn merge<V: Affects>(&self, seen: &V::Object, mut patch: Value) -> Result<(), WriteError> {
+        let _permit = self.permit().await;
+        let key = ObjectKey::of(seen.meta());
+        patch["metadata"]["resourceVersion"] = json!(seen.resource_version());
+        let answer = self
+            .api::<V>(&key.namespace)
+            .patch(&key.name, &parameters(), &Patch::Merge(patch))
+            .await;
+        self.merged_answer::<V>(&key, answer)
+    }
+
+    /// Writes a status, from the one that was seen.
+    pub(crate) async fn write_status<V: Affects>(
+        &self,
+        seen: &V::Object,
+        (old, new): (Value, Value),
+    ) -> Result<(), WriteError> {
+        let _permit = self.permit().await;
+        let key = ObjectKey::of(seen.meta());
+        let patch = json!({
+            "metadata": {"resourceVersion": seen.resource_version()},
+            "status": merge_difference(&old, &new),
+        });
+        let api = self.api::<V>(&key.namespace);
+        let answer = api.patch_status(&key.name, &parameters(), &Patch::Merge(patch)).await;
+        self.merged_answer::<V>(&key, answer)
+    }
+
+    fn merged_answer<V: Affects>(
+        &self,
+        key: &ObjectKey,
+        answer: Result<V::Object, kube::Error>,
+    ) -> Result<(), WriteError> {
+        match answer {
+            Ok(object) => {
+                self.answered::<V>(object);
+                Ok(())
+            }
+            Err(kube::Error::Api(status)) if status.code == 404 => Err(WriteError::Outdated(key.clone())),
+            Err(error) => Err(WriteError::new(key, error)),
+        }
+    }
+
+    /// Changes an object by a JSON patch, which tests itself what must hold.
+    pub(crate) async fn json_patch<V: Affects>(&self, key: &ObjectKey, patch: Value) -> Result<(), WriteError> {
+        let _permit = self.permit().await;
+        let patch = serde_json::from_value(patch).map_err(|error| WriteError::Failed(error.to_string()))?;
+        let patch = Patch::<()>::Json(patch);
+        let answer = self
+            .api::<V>(&key.namespace)
+            .patch(&key.name, &parameters(), &patch)
+            .await;
+        match answer {
+            // A test that does not hold is answered with 422: what was seen is out of date.
+            Err(kube::Error::Api(status)) if status.code == 422 => Err(WriteError::Outdated(key.clone())),
+            answer => self.merged_answer::<V>(key, answer),
+        }
+    }
+
+    /// Carries out changes, several at once, and returns what went wrong.
+    pub(crate) async fn carry_out<V>(
+        &self,
+        namespace: &str,
+        changes: Vec<diff::Change<V>>,
+        content: Content,
+    ) -> Vec<WriteError>
+    where
+        V: Affects + Kind<Object = V> + Clone,
+    {
+        let write = |change: diff::Change<V>| async move {
+            match change {
+                diff::Change::Create(object) => self.create::<V>(&object).await,
+                diff::Change::Update(object) => self.replace::<V>(&object, content).await,
+                diff::Change::Delete { name, uid } => self.delete::<V>(&ObjectKey::new(namespace, name), &uid).await,
+                diff::Change::Conflict { name, holder } => Err(WriteError::Taken {
+                    kind: kind_of::<V>(),
+                    key: ObjectKey::new(namespace, name),
+                    holder,
+                }),
+            }
+        };
+        in_parallel(changes, write).await
+    }
+}
+
+fn kind_of<V: Kind>() -> String {
+    V::Object::kind(&()).into_owned()
+}
+
+/// Does the same for many, several at once, and returns what went wrong.
+pub(crate) async fn in_parallel<T, W>(items: Vec<T>, write: impl Fn(T) -> W) -> Vec<WriteError>
+where
+    W: Future<Output = Result<(), WriteError>>,
+{
+    let writes = stream::iter(items).map(write).buffer_unordered(PARALLEL_MAX);
+    writes.filter_map(|result| async { result.err() }).collect().await
+}
+
+/// What a user reads about writes that failed. Being outdated is no failure: the next look is on its way.
+pub(crate) fn failures(code: &str, errors: &[WriteError]) -> Vec<Failure> {
+    let told = errors.iter().filter(|error| !matches!(error, WriteError::Outdated(_)));
+    let mut texts: Vec<String> = told.map(WriteError::to_string).collect();
+    texts.sort();
+    texts.dedup();
+    let more = texts.len().saturating_sub(FAILURES_SHOWN_MAX);
+    texts.truncate(FAILURES_SHOWN_MAX);
+    if more > 0 {
+        texts.push(format!("and {more} more"));
+    }
+    let failure = |description| Failure {
+        code: code.to_owned(),
+        description,
+    };
+    texts.into_iter().map(failure).collect()
+}
+
+/// How a look ended in which these writes failed.
+pub(crate) fn outcome(errors: &[WriteError]) -> Outcome {
+    let ends = errors.iter().map(|error| match error {
+        WriteError::Refused(_) => Outcome::Settled,
+        // What somebody else wrote is seen soon; should it not be, this look comes first.
+        WriteError::Outdated(_) => Outcome::LookAgain(OUTDATED_WAIT),
+        WriteError::Taken { .. } | WriteError::Failed(_) => Outcome::Failed(error.to_string()),
+    });
+    // The first failure tells what is wrong; the others are in the status.
+    ends.fold(Outcome::Settled, |worst, end| match worst {
+        Outcome::Failed(_) => worst,
+        _ => worst.and(end),
+    })
+}
+
+fn parameters() -> PatchParams {
+    PatchParams {
+        field_manager: Some(FIELD_MANAGER.to_owned()),
+        ..PatchParams::default()
+    }
+}
+
+fn holder<K: Resource>(object: &K) -> String {
+    let owners = object.owner_references().iter();
+    let mut controllers = owners.filter(|owner| owner.controller == Some(true));
+    let controller = controllers.next().map(|owner| format!("{} {}", owner.kind, owner.name));
+    controller.unwrap_or_else(|| "nobody".to_owned())
+}
+
+/// The stored object with what is wanted in it.
+fn merged(stored: Value, wanted: Value, content: Content) -> Value {
+    let (Value::Object(stored), Value::Object(wanted)) = (stored, wanted) else {
+        return Value::Null;
+    };
+    let mut merged = Map::new();
+    for (name, value) in &stored {
+        let is_content = !matches!(name.as_str(), "apiVersion" | "kind" | "metadata" | "status");
+        match (content, is_content) {
+            (_, false) | (Content::Fixed | Content::Written, true) => drop(merged.insert(name.clone(), value.clone())),
+            (Content::Whole, true) => {}
+        }
+    }
+    merged.remove("status");
+    for (name, value) in wanted {
+        match name.as_str() {
+            "metadata" => merge_metadata(merged.entry("metadata").or_insert_with(|| json!({})), value),
+            "apiVersion" | "kind" => drop(merged.insert(name, value)),
+            "status" => {}
+            _ if content == Content::Fixed => {}
+            _ => overlay(merged.entry(name).or_insert(Value::Null), value),
+        }
+    }
+    Value::Object(merged)
+}
+
+fn merge_metadata(stored: &mut Value, wanted: Value) {
+    for map in ["labels", "annotations"] {
+        if wanted[map].is_object() {
+            overlay(&mut stored[map], wanted[map].clone());
+        }
+    }
+    let ours = wanted["finalizers"].as_array().cloned().unwrap_or_default();
+    if !ours.is_empty() && !stored["finalizers"].is_array() {
+        stored["finalizers"] = json!([]);
+    }
+    if let Some(finalizers) = stored["finalizers"].as_array_mut() {
+        for finalizer in ours {
+            if !finalizers.contains(&finalizer) {
+                finalizers.push(finalizer);
+            }
+        }
+    }
+    // The revision that the decision was made on, if it says so.
+    if wanted["resourceVersion"].is_string() {
+        stored["resourceVersion"] = wanted["resourceVersion"].clone();
+    }
+}
+
+/// Puts what is written over what is there. Lists are written whole.
+fn overlay(stored: &mut Value, written: Value) {
+    match (stored, written) {
+        (Value::Object(stored), Value::Object(written)) => {
+            for (name, value) in written {
+                overlay(stored.entry(name).or_insert(Value::Null), value);
+            }
+        }
+        (stored, written) => *stored = written,
+    }
+}
+
+/// The merge patch that makes `new` of `old`.
+fn merge_difference(old: &Value, new: &Value) -> Value {
+    let (Value::Object(before), Value::Object(after)) = (old, new) else {
+        return new.clone();
+    };
+    let mut patch = Map::new();
+    for name in before.keys().filter(|name| !after.contains_key(*name)) {
+        patch.insert(name.clone(), Value::Null);
+    }
+    for (name, value) in after {
+        match before.get(name) {
+            Some(known) if known == value => {}
+            Some(known) => drop(patch.insert(name.clone(), merge_difference(known, value))),
+            None => drop(patch.insert(name.clone(), value.clone())),
+        }
+    }
+    Value::Object(patch)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_status_patch_holds_what_changed_and_takes_out_what_is_gone() {
+        let old = json!({"a": 1, "b": {"c": 2, "d": 3}, "gone": true, "list": [1]});
+        let new = json!({"a": 1, "b": {"c": 2, "d": 4}, "list": [1, 2], "new": 5});
+        let patch = merge_difference(&old, &new);
+        assert_eq!(patch, json!({"b": {"d": 4}, "gone": null, "list": [1, 2], "new": 5}));
+    }
+
+    #[test]
+    fn what_others_wrote_into_the_metadata_stays() {
+        let stored = json!({
+            "metadata": {"name": "a", "uid": "u", "labels": {"theirs": "1", "ours": "old"}, "finalizers": ["theirs"],
+                "resourceVersion": "7"},
+            "spec": {"replicas": 1, "gone": true}, "status": {"x": 1},
+        });
+        let wanted = json!({
+            "metadata": {"name": "a", "labels": {"ours": "new"}, "finalizers": ["ours"], "resourceVersion": "5"},
+            "spec": {"replicas": 2},
+        });
+        let metadata = json!({"name": "a", "uid": "u", "labels": {"theirs": "1", "ours": "new"},
+            "finalizers": ["theirs", "ours"], "resourceVersion": "5"});
+        let whole = merged(stored.clone(), wanted.clone(), Content::Whole);
+        assert_eq!(whole, json!({"metadata": metadata, "spec": {"replicas": 2}}));
+        let written = merged(stored.clone(), wanted.clone(), Content::Written);
+        assert_eq!(written["spec"], json!({"replicas": 2, "gone": true}));
+        let fixed = merged(stored, wanted, Content::Fixed);
+        assert_eq!(fixed["spec"], json!({"replicas": 1, "gone": true}));
+    }
+}
