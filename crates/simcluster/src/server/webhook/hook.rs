@@ -120,7 +120,7 @@ impl Hooks {
             if place.revision != entry.revision {
                 let object = entry.value();
                 let webhooks = object["webhooks"].as_array().into_iter().flatten();
-                let parsed = webhooks.map(|webhook| Arc::new(Hook::parse(webhook, mutating, server.clock)));
+                let parsed = webhooks.map(|webhook| Arc::new(Hook::parse(webhook, mutating, server.clock.clone())));
                 *place = Configuration {
                     revision: entry.revision,
                     hooks: parsed.collect(),
