@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::{Request, StatusCode, Uri};
+use http::{Request, Response, Uri};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
@@ -68,13 +68,13 @@ pub(super) async fn post(server: &Server, hook: &Hook, review: &Value) -> Result
         check_service(server, &uri, namespace, name).map_err(not_posted)?;
     }
     let exchange = exchange(server, &uri, tls, review.to_string());
-    let (status, body) = match timeout(hook.timeout, exchange).await {
+    let answer = match timeout(hook.timeout, exchange).await {
         Ok(answer) => answer.map_err(not_posted)?,
         Err(_) => return Err(not_posted("context deadline exceeded".to_owned())),
     };
-    match status.is_success() {
-        true => read(&body).map_err(failed),
-        false => Err(failed(refusal(status, &body))),
+    match answer.status().is_success() {
+        true => read(answer.body()).map_err(failed),
+        false => Err(failed(refusal(&answer))),
     }
 }
 
@@ -104,12 +104,7 @@ fn check_service(server: &Server, uri: &Uri, namespace: &str, name: &str) -> Res
     }
 }
 
-async fn exchange(
-    server: &Server,
-    uri: &Uri,
-    tls: Arc<ClientConfig>,
-    body: String,
-) -> Result<(StatusCode, Bytes), String> {
+async fn exchange(server: &Server, uri: &Uri, tls: Arc<ClientConfig>, body: String) -> Result<Response<Bytes>, String> {
     let host = uri.host().unwrap_or_default();
     let port = uri.port_u16().unwrap_or(443);
     let stream = server.network.connect(host, port).await;
@@ -134,7 +129,8 @@ async fn exchange(
         let response = sender.send_request(request).await.map_err(ended)?;
         let (parts, body) = response.into_parts();
         let body = Limited::new(body, BODY_BYTES_MAX).collect().await;
-        Ok((parts.status, body.map_err(|error| error.to_string())?.to_bytes()))
+        let body = body.map_err(|error| error.to_string())?.to_bytes();
+        Ok(Response::from_parts(parts, body))
     };
     tokio::pin!(answer);
     // The connection moves the bytes; if it ends first, the answer is complete or will never be.
@@ -184,16 +180,20 @@ fn read(body: &[u8]) -> Result<Value, String> {
 }
 
 /// What an answer with an error code means.
-fn refusal(status: StatusCode, body: &[u8]) -> String {
+fn refusal(response: &Response<Bytes>) -> String {
+    let body = response.body();
     if let Ok(answer) = serde_json::from_slice::<Value>(body)
         && answer["kind"] == "Status"
         && let Some(message) = answer["message"].as_str()
     {
         return message.to_owned();
     }
-    let told = String::from_utf8_lossy(body).trim().to_owned();
-    let told = if told.is_empty() { "unknown".to_owned() } else { told };
-    match status.as_u16() {
+    let media_type = response.headers().get("content-type").map(|value| value.as_bytes());
+    let told = match media_type.is_none_or(|media_type| media_type.starts_with(b"text/")) {
+        true => String::from_utf8_lossy(body).trim().to_owned(),
+        false => "unknown".to_owned(),
+    };
+    match response.status().as_u16() {
         400 => "the server rejected our request for an unknown reason".to_owned(),
         401 => "the server has asked for the client to provide credentials".to_owned(),
         403 => told,

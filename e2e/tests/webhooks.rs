@@ -1,0 +1,249 @@
+//! The embedded cluster speaks of webhooks as a real kube-apiserver does: one hook, two servers, equal answers.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use grove_e2e::{ControlPlane, Identity, eventually};
+use grove_simcluster::Cluster;
+use http::{Request, Response};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use k8s_openapi::api::admissionregistration::v1::{MutatingWebhookConfiguration, ValidatingWebhookConfiguration};
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::Client;
+use kube::api::{Api, DeleteParams, PostParams};
+use rustls::pki_types::PrivateKeyDer;
+use serde_json::{Value, json};
+use tokio::net::{TcpListener, TcpStream};
+use tokio_rustls::TlsAcceptor;
+
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// What is asked of both servers: which sort of hook, where it listens, and whether its failure counts.
+struct Case {
+    name: &'static str,
+    is_mutating: bool,
+    place: Place,
+    policy: &'static str,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Place {
+    /// At the hook, under this path.
+    Path(&'static str),
+    /// Where nobody listens.
+    Nobody,
+    /// At the hook, judged by another authority.
+    Stranger,
+    /// A service that does not exist.
+    NoService,
+}
+
+const fn case(name: &'static str, is_mutating: bool, place: Place) -> Case {
+    Case {
+        name,
+        is_mutating,
+        place,
+        policy: "Fail",
+    }
+}
+
+const CASES: [Case; 15] = [
+    case("denied", false, Place::Path("/denied")),
+    case("denied-by-mutating", true, Place::Path("/denied")),
+    case("denied-silently", false, Place::Path("/silent")),
+    case("denied-with-causes", false, Place::Path("/causes")),
+    case("denied-with-success", false, Place::Path("/success")),
+    case("down", false, Place::Nobody),
+    case("wrong-authority", false, Place::Stranger),
+    case("no-service", false, Place::NoService),
+    case("bad-uid", false, Place::Path("/uid")),
+    case("bad-patch", true, Place::Path("/patch")),
+    case("patch-without-type", true, Place::Path("/typeless")),
+    case("patch-by-validating", false, Place::Path("/typed")),
+    case("error", false, Place::Path("/error")),
+    case("slow", false, Place::Path("/slow")),
+    Case {
+        name: "ignored",
+        is_mutating: false,
+        place: Place::Nobody,
+        policy: "Ignore",
+    },
+];
+
+fn answer(path: &str, uid: &Value) -> Value {
+    let denied = |status: Value| json!({"uid": uid, "allowed": false, "status": status});
+    let patch =
+        |operations: Value| json!({"uid": uid, "allowed": true, "patch": STANDARD.encode(operations.to_string())});
+    match path {
+        "/denied" => denied(json!({"code": 403, "reason": "Forbidden", "message": "no way"})),
+        "/causes" => denied(
+            json!({"code": 422, "reason": "Invalid", "message": "bad data", "details": {
+            "name": "x", "causes": [{"reason": "FieldValueInvalid", "message": "too small", "field": "data.a"}]}}),
+        ),
+        "/success" => denied(json!({"code": 200, "status": "Success"})),
+        "/silent" => json!({"uid": uid, "allowed": false}),
+        "/uid" => json!({"uid": "x", "allowed": true}),
+        "/patch" => {
+            let mut bad = patch(json!([{"op": "remove", "path": "/nope/x"}]));
+            bad["patchType"] = json!("JSONPatch");
+            bad
+        }
+        "/typeless" | "/typed" => patch(json!([{"op": "add", "path": "/data/b", "value": "1"}])),
+        _ => json!({"uid": uid, "allowed": true}),
+    }
+}
+
+struct Hook {
+    port: u16,
+    ca: String,
+}
+
+async fn start_hook() -> Result<Hook> {
+    let listener = TcpListener::bind("127.0.0.1:0").await?;
+    let port = listener.local_addr()?.port();
+    // Authorities of different names: of two with one name Go tells more about why the other one is not it.
+    let mut params = rcgen::CertificateParams::new(vec!["127.0.0.1".to_owned()])?;
+    params.distinguished_name = rcgen::DistinguishedName::new();
+    let name = format!("hook on port {port}");
+    params.distinguished_name.push(rcgen::DnType::CommonName, name);
+    let signing_key = rcgen::KeyPair::generate()?;
+    let certificate = params.self_signed(&signing_key)?;
+    let key = PrivateKeyDer::Pkcs8(signing_key.serialize_der().into());
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = rustls::ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()?
+        .with_no_client_auth()
+        .with_single_cert(vec![certificate.der().clone()], key)?;
+    let acceptor = TlsAcceptor::from(Arc::new(config));
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            tokio::spawn(serve(stream, acceptor.clone()));
+        }
+    });
+    let ca = STANDARD.encode(certificate.pem());
+    Ok(Hook { port, ca })
+}
+
+async fn serve(stream: TcpStream, acceptor: TlsAcceptor) {
+    let Ok(stream) = acceptor.accept(stream).await else {
+        return;
+    };
+    let service = service_fn(|request: Request<Incoming>| async move {
+        let path = request.uri().path().to_owned();
+        let body = request.into_body().collect().await?.to_bytes();
+        let review: Value = serde_json::from_slice(&body).unwrap_or_default();
+        if path == "/slow" {
+            tokio::time::sleep(LIMIT).await;
+        }
+        let response = answer(&path, &review["request"]["uid"]);
+        let answer = json!({"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "response": response});
+        let mut response = Response::new(Full::new(Bytes::from(answer.to_string())));
+        if path == "/error" {
+            *response.status_mut() = http::StatusCode::INTERNAL_SERVER_ERROR;
+            *response.body_mut() = Full::default();
+        }
+        Ok::<_, hyper::Error>(response)
+    });
+    // How the API server leaves is its business.
+    let _ = hyper::server::conn::http1::Builder::new()
+        .serve_connection(TokioIo::new(stream), service)
+        .await;
+}
+
+fn configuration(case: &Case, hook: &Hook, stranger: &Hook) -> Value {
+    let at = |port: u16, path: &str| format!("https://127.0.0.1:{port}{path}");
+    let client = match case.place {
+        Place::Path(path) => json!({"url": at(hook.port, path), "caBundle": hook.ca}),
+        Place::Stranger => json!({"url": at(hook.port, "/"), "caBundle": stranger.ca}),
+        // The discard port: nobody listens there, and nobody else will take it meanwhile.
+        Place::Nobody => json!({"url": at(9, "/"), "caBundle": hook.ca}),
+        Place::NoService => {
+            json!({"service": {"namespace": "default", "name": "nosvc", "path": "/x"}, "caBundle": hook.ca})
+        }
+    };
+    let rule = json!({"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"]});
+    let webhook = json!({
+        "name": format!("{}.hook.test", case.name), "clientConfig": client, "rules": [rule], "sideEffects": "None",
+        "admissionReviewVersions": ["v1"], "failurePolicy": case.policy, "timeoutSeconds": 1,
+        "objectSelector": {"matchLabels": {"case": case.name}},
+    });
+    json!({"metadata": {"name": case.name}, "webhooks": [webhook]})
+}
+
+async fn configure(client: &Client, case: &Case, configuration: Value) -> Result<()> {
+    let how = PostParams::default();
+    match case.is_mutating {
+        true => {
+            let api: Api<MutatingWebhookConfiguration> = Api::all(client.clone());
+            api.create(&how, &serde_json::from_value(configuration)?).await?;
+        }
+        false => {
+            let api: Api<ValidatingWebhookConfiguration> = Api::all(client.clone());
+            api.create(&how, &serde_json::from_value(configuration)?).await?;
+        }
+    }
+    Ok(())
+}
+
+/// What a server says to a write that the case's hook looks at.
+async fn outcome(client: &Client, case: &Case) -> Result<Value> {
+    let map: ConfigMap = serde_json::from_value(json!({
+        "metadata": {"name": case.name, "labels": {"case": case.name}}, "data": {"a": "1"}}))?;
+    let maps: Api<ConfigMap> = Api::namespaced(client.clone(), "default");
+    let request = Request::post("/api/v1/namespaces/default/configmaps").body(serde_json::to_vec(&map)?)?;
+    let said = client.request::<Value>(request).await;
+    match said {
+        Ok(made) => {
+            maps.delete(case.name, &DeleteParams::default()).await?;
+            Ok(made["data"].clone())
+        }
+        Err(kube::Error::Api(status)) => {
+            let mut said = serde_json::to_value(&status)?;
+            // The uid of a review is drawn anew each time.
+            let text = said.to_string();
+            if let Some(uid) = text.split("response.uid=\\\"").nth(1).and_then(|rest| rest.get(..36)) {
+                said = serde_json::from_str(&text.replace(uid, "UID"))?;
+            }
+            Ok(said)
+        }
+        Err(other) => Err(other.into()),
+    }
+}
+
+#[tokio::test]
+async fn both_servers_say_the_same_about_hooks() -> Result<()> {
+    let plane = ControlPlane::builder()
+        .controller_manager(false)
+        .scheduler(false)
+        .start()
+        .await?;
+    let real = plane.client(Identity::Admin).await?;
+    let cluster = Cluster::builder().seed(1).start();
+    let ours = cluster.client();
+    let (hook, stranger) = (start_hook().await?, start_hook().await?);
+    for case in &CASES {
+        let configuration = configuration(case, &hook, &stranger);
+        configure(&real, case, configuration.clone()).await?;
+        configure(&ours, case, configuration).await?;
+    }
+    let mut differences = Vec::new();
+    for case in &CASES {
+        let wanted = outcome(&ours, case).await.context(case.name)?;
+        // A real server takes up to a second to notice a configuration.
+        let compared = eventually(case.name, LIMIT / 6, async || -> Result<()> {
+            let said = outcome(&real, case).await?;
+            ensure!(said == wanted, "{}:\n  real {said}\n  ours {wanted}", case.name);
+            Ok(())
+        });
+        differences.extend(compared.await.err().map(|error| error.to_string()));
+    }
+    ensure!(differences.is_empty(), "{}", differences.join("\n"));
+    Ok(())
+}
