@@ -49,6 +49,15 @@ impl Drop for Embedded {
     }
 }
 
+/// Reads `--listen`: an address, or a name that the system resolves, such as `localhost:0`.
+pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
+    use std::net::ToSocketAddrs as _;
+    let mut addresses = text
+        .to_socket_addrs()
+        .map_err(|error| format!("{error}; an address is a host and a port, such as 127.0.0.1:6443 or localhost:0"))?;
+    addresses.next().ok_or_else(|| "names no address".to_owned())
+}
+
 /// Where a kubeconfig goes when nobody says: a file of this process in the temporary directory.
 pub(crate) fn default_kubeconfig() -> PathBuf {
     std::env::temp_dir().join(format!("grove-{}.kubeconfig", std::process::id()))

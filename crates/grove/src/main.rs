@@ -11,6 +11,7 @@ mod http;
 mod lease;
 mod logging;
 mod metrics;
+mod node_file;
 mod profile;
 mod racks;
 mod rate_limit;

@@ -10,15 +10,17 @@ use grove_simcluster::NodeSpec;
 
 use crate::embedded::{self, Embedded};
 use crate::exit;
+use crate::node_file;
 use crate::racks::{NODES_MAX, Racks};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// How many nodes, or a file that describes them: `{zones: 2, blocks: 2, racks: 4, hosts: 4, gpusPerHost: 8}`
+    /// How many nodes, or a file: `{zones: 2, blocks: 2, racks: 4, hosts: 4, gpusPerHost: 8}`, or Node objects as
+    /// `kubectl get nodes -o yaml` prints them
     #[arg(long, value_name = "N|FILE", default_value = "64")]
     nodes: Nodes,
     /// The address to listen on; port 0 takes a free one
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:0")]
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:0", value_parser = embedded::address)]
     listen: SocketAddr,
     /// Where to write the kubeconfig; it is removed at the end
     #[arg(long, value_name = "OUT")]
@@ -43,23 +45,21 @@ impl FromStr for Nodes {
 impl Nodes {
     /// The nodes that are asked for.
     pub(crate) fn specs(&self) -> Result<Vec<NodeSpec>> {
-        let (racks, wanted) = match self {
-            Self::Count(count) => (Racks::holding((*count).min(NODES_MAX + 1)), *count),
+        match self {
+            Self::Count(count) => {
+                ensure!(
+                    *count <= NODES_MAX,
+                    "--nodes: at most {NODES_MAX} nodes fit here, not {count}"
+                );
+                Ok(Racks::holding(*count).nodes().take(*count).collect())
+            }
             Self::File(path) => {
                 let shown = path.display();
                 let text = std::fs::read_to_string(path)
                     .with_context(|| format!("--nodes {shown}: neither a number nor a file that can be read"))?;
-                let racks: Racks = serde_saphyr::from_str(&text).with_context(|| {
-                    format!("{shown}: must say zones, blocks, racks, hosts and perhaps gpusPerHost, each a number")
-                })?;
-                (racks, racks.count().unwrap_or(usize::MAX))
+                node_file::parse(&text).with_context(|| format!("--nodes {shown}"))
             }
-        };
-        ensure!(
-            wanted <= NODES_MAX,
-            "--nodes: at most {NODES_MAX} nodes fit here, not {wanted}"
-        );
-        Ok(racks.nodes().take(wanted).collect())
+        }
     }
 }
 

@@ -201,7 +201,10 @@ fn a_cluster_that_cannot_be_is_exit_code_2_and_one_line() {
             "none",
             "--nodes none: neither a number nor a file that can be read".to_owned(),
         ),
-        (odd.to_str().unwrap(), "must say zones, blocks, racks, hosts".to_owned()),
+        (
+            odd.to_str().unwrap(),
+            "must hold Node objects, or zones, blocks, racks, hosts".to_owned(),
+        ),
         (
             huge.to_str().unwrap(),
             "at most 10000 nodes fit here, not 100000000".to_owned(),
@@ -214,4 +217,11 @@ fn a_cluster_that_cannot_be_is_exit_code_2_and_one_line() {
         assert_eq!(complaint.lines().count(), 1, "{complaint}");
         assert!(complaint.contains(&words), "{complaint}");
     }
+    let output = grove().args(["cluster", "--listen", "6443"]).output().unwrap();
+    let complaint = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{complaint}");
+    assert!(
+        complaint.contains("such as 127.0.0.1:6443 or localhost:0"),
+        "{complaint}"
+    );
 }
