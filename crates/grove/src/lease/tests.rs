@@ -11,10 +11,10 @@ use serde_json::json;
 use tower::ServiceExt as _;
 
 use super::*;
-use apiserver::ApiServer;
+use embedded::ApiServer;
 
-#[path = "../../tests/it/apiserver.rs"]
-mod apiserver;
+#[path = "../../tests/it/embedded.rs"]
+mod embedded;
 
 fn terms(identity: &str) -> Terms {
     Terms::new(&LeaderElection::default(), "grove-system", identity.into())
@@ -190,7 +190,7 @@ impl Link {
             async move {
                 let network = NETWORKS[usize::from(link.network.load(Ordering::Relaxed))];
                 let answer = match network {
-                    Network::Failing => apiserver::refusal(StatusCode::INTERNAL_SERVER_ERROR, "InternalError"),
+                    Network::Failing => embedded::refusal(StatusCode::INTERNAL_SERVER_ERROR, "InternalError"),
                     Network::Silent => std::future::pending().await,
                     Network::Good | Network::Mute => link.server.router().oneshot(request).await?,
                 };

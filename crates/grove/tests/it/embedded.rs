@@ -1,111 +1,86 @@
-//! As much of a Kubernetes API server as the start of an operator meets: "who am I", and Leases with optimistic
-//! locking. Served over a socket to the binary, or called in-process on virtual time.
+//! The embedded cluster behind a router: over a socket to the binary, or in process on virtual time.
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 
-use axum::extract::{Path, State};
+use axum::body::{Body, to_bytes};
+use axum::extract::Request;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
 use axum::{Json, Router};
+use grove_simcluster::server::BODY_BYTES_MAX;
+use grove_simcluster::store::{Expect, Key, ResourceName};
+use grove_simcluster::{Cluster, User};
 use serde_json::{Value, json};
 
-/// Clones share the objects.
-#[derive(Clone, Default)]
+/// Clones share the cluster.
+#[derive(Clone)]
 pub(crate) struct ApiServer {
-    objects: Arc<Mutex<Objects>>,
+    cluster: Arc<Cluster>,
 }
 
-#[derive(Default)]
-struct Objects {
-    version: u64,
-    /// By namespace and name.
-    leases: BTreeMap<(String, String), Value>,
-}
-
-impl Objects {
-    fn store(&mut self, key: (String, String), mut lease: Value) -> Value {
-        self.version += 1;
-        lease["metadata"]["resourceVersion"] = self.version.to_string().into();
-        self.leases.insert(key, lease.clone());
-        lease
-    }
-}
-
-impl ApiServer {
-    pub(crate) fn router(&self) -> Router {
-        let leases = "/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases";
-        Router::new()
-            .route("/apis/authentication.k8s.io/v1/selfsubjectreviews", post(review))
-            .route(leases, post(create))
-            .route(&format!("{leases}/{{name}}"), get(read).put(replace))
-            .with_state(self.clone())
-    }
-
-    fn objects(&self) -> MutexGuard<'_, Objects> {
-        self.objects.lock().unwrap()
-    }
-
-    /// The spec of a Lease, if it exists.
-    pub(crate) fn lease(&self, namespace: &str, name: &str) -> Option<Value> {
-        self.objects()
-            .leases
-            .get(&(namespace.into(), name.into()))
-            .map(|lease| lease["spec"].clone())
-    }
-
-    /// Writes or deletes a Lease past every rule, as an admin could.
-    pub(crate) fn set_lease(&self, namespace: &str, name: &str, spec: Option<Value>) {
-        let key = (namespace.to_owned(), name.to_owned());
-        let metadata = json!({"namespace": namespace, "name": name});
-        let lease =
-            |spec| json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec});
-        match spec {
-            Some(spec) => drop(self.objects().store(key, lease(spec))),
-            None => drop(self.objects().leases.remove(&key)),
+impl Default for ApiServer {
+    /// A cluster with the namespaces that the tests use. Must be called inside a runtime.
+    fn default() -> Self {
+        let cluster = Cluster::builder().start();
+        for namespace in ["grove-system", "leases"] {
+            let mut object = json!({"metadata": {"name": namespace}, "spec": {}, "status": {"phase": "Active"}});
+            let key = Key::new("", namespace);
+            let made = cluster
+                .store()
+                .put(&ResourceName::new("", "namespaces"), &key, Expect::Absent, &mut object);
+            made.unwrap();
+        }
+        Self {
+            cluster: Arc::new(cluster),
         }
     }
 }
 
-async fn review() -> Response {
-    let status = json!({"userInfo": {"username": "system:serviceaccount:grove-system:grove-operator"}});
-    let kind = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview", "metadata": {}, "status": status});
-    (StatusCode::CREATED, Json(kind)).into_response()
+fn leases() -> ResourceName {
+    ResourceName::new("coordination.k8s.io", "leases")
 }
 
-async fn read(State(server): State<ApiServer>, Path(key): Path<(String, String)>) -> Response {
-    match server.objects().leases.get(&key) {
-        Some(lease) => Json(lease).into_response(),
-        None => refusal(StatusCode::NOT_FOUND, "NotFound"),
+impl ApiServer {
+    /// Serves the whole API; whoever asks is the operator.
+    pub(crate) fn router(&self) -> Router {
+        let server = self.cluster.server().clone();
+        Router::new().fallback(move |request: Request| {
+            let server = server.clone();
+            async move {
+                let (parts, body) = request.into_parts();
+                let body = to_bytes(body, BODY_BYTES_MAX).await.unwrap();
+                let user = User::service_account("grove-system", "grove-operator", "", "");
+                let answer = server.serve(Request::from_parts(parts, body), &user).await;
+                answer.map(Body::new)
+            }
+        })
+    }
+
+    /// The spec of a Lease, if it exists.
+    pub(crate) fn lease(&self, namespace: &str, name: &str) -> Option<Value> {
+        let stored = self.cluster.store().get(&leases(), &Key::new(namespace, name))?;
+        Some(stored.value()["spec"].clone())
+    }
+
+    /// Writes or deletes a Lease past every rule, as an admin could.
+    pub(crate) fn set_lease(&self, namespace: &str, name: &str, spec: Option<Value>) {
+        let (store, key) = (self.cluster.store(), Key::new(namespace, name));
+        let stored = store.get(&leases(), &key);
+        let expect = stored
+            .as_ref()
+            .map_or(Expect::Absent, |entry| Expect::Revision(entry.revision));
+        match (spec, stored) {
+            (Some(spec), _) => {
+                let mut lease = json!({"metadata": {"namespace": namespace, "name": name}, "spec": spec});
+                store.put(&leases(), &key, expect, &mut lease).unwrap();
+            }
+            (None, Some(entry)) => drop(store.delete(&leases(), &key, entry.revision).unwrap()),
+            (None, None) => {}
+        }
     }
 }
 
-async fn create(State(server): State<ApiServer>, Path(namespace): Path<String>, Json(lease): Json<Value>) -> Response {
-    let mut objects = server.objects();
-    let name = lease["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-    let key = (namespace, name);
-    if objects.leases.contains_key(&key) {
-        return refusal(StatusCode::CONFLICT, "AlreadyExists");
-    }
-    (StatusCode::CREATED, Json(objects.store(key, lease))).into_response()
-}
-
-async fn replace(
-    State(server): State<ApiServer>,
-    Path(key): Path<(String, String)>,
-    Json(lease): Json<Value>,
-) -> Response {
-    let mut objects = server.objects();
-    let Some(stored) = objects.leases.get(&key) else {
-        return refusal(StatusCode::NOT_FOUND, "NotFound");
-    };
-    if stored["metadata"]["resourceVersion"] != lease["metadata"]["resourceVersion"] {
-        return refusal(StatusCode::CONFLICT, "Conflict");
-    }
-    Json(objects.store(key, lease)).into_response()
-}
-
+/// An answer that the embedded cluster would not give.
 pub(crate) fn refusal(code: StatusCode, reason: &str) -> Response {
     let status = json!({
         "apiVersion": "v1", "kind": "Status", "status": "Failure",

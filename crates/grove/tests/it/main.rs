@@ -2,6 +2,6 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should say where it stopped")]
 
-mod apiserver;
 mod cli;
+mod embedded;
 mod operator;

@@ -15,8 +15,8 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::process::{Child, Command};
 
-use crate::apiserver::{ApiServer, refusal};
 use crate::cli::file;
+use crate::embedded::{ApiServer, refusal};
 
 /// No condition of these tests takes longer, even on a loaded machine.
 const PATIENCE: Duration = Duration::from_secs(60);
