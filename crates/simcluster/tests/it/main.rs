@@ -4,6 +4,7 @@
 
 mod bad_requests;
 mod behaviour;
+mod chaos;
 mod controller;
 mod definitions;
 mod deletion;
