@@ -159,3 +159,17 @@ async fn a_stock_client_applies_to_a_built_in_kind() {
         .await;
     assert!(matches!(theirs, Err(kube::Error::Api(status)) if status.code == 409));
 }
+
+#[tokio::test(start_paused = true)]
+async fn force_is_for_apply_only() {
+    let cluster = cluster();
+    let maps = "/api/v1/namespaces/default/configmaps";
+    post(&cluster, maps, &json!({"metadata": {"name": "m"}})).await;
+    let data = json!({"data": {"a": "b"}});
+    let refused = patch(&cluster, &format!("{maps}/m?force=true"), "merge-patch+json", &data).await;
+    assert_eq!((refused.code, refused.reason()), (422, "Invalid"));
+    assert_eq!(
+        refused.message(),
+        "PatchOptions.meta.k8s.io \"\" is invalid: force: Forbidden: may not be specified for non-apply patch"
+    );
+}
