@@ -195,6 +195,34 @@ proptest! {
         });
     }
 
+    /// Whatever comes, the answer is a success or says what is wrong, in a Status or (for paths of no API) as text.
+    #[test]
+    fn no_bytes_break_the_server(requests in prop::collection::vec(
+        (
+            0..6usize, "(/api|/apis|/openapi|/version)?(/[a-z0-9.%]{0,9}){0,6}", "[a-zA-Z%=&0-9()!,]{0,30}",
+            prop::option::of("[a-z/+.;=*, -]{0,30}"), prop::collection::vec(any::<u8>(), 0..80), 0..PLACES.len() * 2,
+        ), 24))
+    {
+        let methods = ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
+        let kinds = ["application/json", "application/vnd.kubernetes.protobuf", "application/apply-patch+yaml"];
+        paused().block_on(async {
+            let cluster = cluster();
+            for (method, path, query, header, body, place) in requests {
+                let path = PLACES.get(place).map_or(path, |place| (*place).to_owned());
+                let media = header.clone().unwrap_or_else(|| kinds[body.len() % 3].to_owned());
+                let body = if body.len() % 2 == 0 { [&b"k8s\0"[..], &body].concat() } else { body };
+                let request = Request::builder().method(methods[method]).uri(format!("{path}?{query}"))
+                    .header("content-type", media).header("accept", header.unwrap_or_default());
+                let Ok(request) = request.body(body) else { continue };
+                let shown = format!("{request:?}");
+                let answer = send(&cluster, request).await;
+                let told = answer.body["kind"] == "Status" || answer.headers["content-type"].to_str().unwrap().starts_with("text/plain");
+                assert!((200..300).contains(&answer.code) || (answer.code >= 300 && told), "{shown}: {} {}", answer.code, answer.text);
+            }
+            assert_eq!(get(&cluster, "/healthz").await.code, 200);
+        });
+    }
+
     #[test]
     fn no_query_breaks_the_server(queries in prop::collection::vec(("[a-z%=&0-9(),!<>A-Z+]{0,40}", 0..6usize), 24)) {
         paused().block_on(async {
@@ -205,6 +233,121 @@ proptest! {
                 assert!([200, 400, 410, 422, 504].contains(&answer.code), "{query}: {}", answer.code);
             }
         });
+    }
+}
+
+fn nested(levels: usize, open: &str, close: &str) -> String {
+    format!("{}1{}", open.repeat(levels), close.repeat(levels))
+}
+
+/// Ten thousand levels must not reach the end of the stack, in a body of whatever kind.
+#[tokio::test(start_paused = true)]
+async fn deep_json_is_refused_everywhere() {
+    let cluster = cluster();
+    post(&cluster, MAPS, &json!({"metadata": {"name": "m"}})).await;
+    let (one, merge, list) = (
+        format!("{MAPS}/m"),
+        "application/merge-patch+json",
+        "application/json-patch+json",
+    );
+    for deep in [nested(10_000, "{\"a\":", "}"), nested(10_000, "[", "]")] {
+        let inside = format!("{{\"metadata\":{{\"name\":\"x\",\"labels\":{deep}}}}}");
+        let operation = format!("[{{\"op\":\"add\",\"path\":\"/data\",\"value\":{deep}}}]");
+        for (method, path, media, body) in [
+            ("POST", MAPS, "application/json", deep.as_str()),
+            ("POST", MAPS, "application/json", &inside),
+            ("POST", MAPS, "application/yaml", &inside),
+            ("PUT", &one, "application/json", &inside),
+            ("PATCH", &one, merge, &deep),
+            ("PATCH", &one, merge, &inside),
+            ("PATCH", &one, "application/strategic-merge-patch+json", &inside),
+            ("PATCH", &one, list, &operation),
+            (
+                "PATCH",
+                &format!("{one}?fieldManager=f"),
+                "application/apply-patch+yaml",
+                &inside,
+            ),
+            ("DELETE", &one, "application/json", &deep),
+            (
+                "POST",
+                "/apis/authentication.k8s.io/v1/selfsubjectreviews",
+                "application/json",
+                &deep,
+            ),
+        ] {
+            let answer = raw(&cluster, method, path, media, body.as_bytes()).await;
+            assert!(
+                (400..500).contains(&answer.code),
+                "{method} {media}: {} {}",
+                answer.code,
+                answer.text
+            );
+            assert_eq!(answer.body["kind"], "Status", "{method} {media}: {}", answer.text);
+        }
+    }
+    assert_eq!(
+        get(&cluster, &one).await.code,
+        200,
+        "nothing happened to what is stored"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn bodies_that_are_too_large_or_cut_off_are_refused() {
+    let cluster = cluster();
+    let large = json!({"metadata": {"name": "m"}, "data": {"x": "y".repeat(10 * 1024 * 1024)}}).to_string();
+    let answer = raw(&cluster, "POST", MAPS, "application/json", large.as_bytes()).await;
+    assert_eq!((answer.code, answer.reason()), (413, "RequestEntityTooLarge"));
+    assert_eq!(answer.message(), "Request entity too large: limit is 3145728");
+    let whole = json!({"metadata": {"name": "m", "labels": {"a": "b"}}, "data": {"x": "y"}}).to_string();
+    for cut in 0..whole.len() {
+        let answer = raw(&cluster, "POST", MAPS, "application/json", &whole.as_bytes()[..cut]).await;
+        assert_eq!(
+            (answer.code, answer.reason()),
+            (400, "BadRequest"),
+            "{cut}: {}",
+            answer.text
+        );
+    }
+    let mut text = whole.into_bytes();
+    let at = text.iter().position(|byte| *byte == b'y').unwrap();
+    text[at] = 0xff;
+    let answer = raw(&cluster, "POST", MAPS, "application/json", &text).await;
+    assert_eq!(answer.code, 400, "{}", answer.text);
+}
+
+#[tokio::test(start_paused = true)]
+async fn absurd_selectors_and_numbers_are_refused() {
+    let cluster = cluster();
+    let huge = vec!["a=b"; 15_000].join(",");
+    assert_eq!(get(&cluster, &format!("{MAPS}?labelSelector={huge}")).await.code, 200);
+    let open = "(".repeat(5000);
+    let long = format!("labelSelector={}%3Db", "a".repeat(5000));
+    for query in [
+        format!("labelSelector=a+in+{open}").as_str(),
+        "labelSelector=a+in+(b",
+        "labelSelector=!!a",
+        "labelSelector=a%3Eb",
+        "labelSelector=%ff%fe",
+        "labelSelector=a==b==c",
+        &long,
+        "fieldSelector=metadata.name",
+        "fieldSelector=spec.nothing%3Dx",
+        "limit=99999999999999999999",
+        "limit=-x",
+        "continue=%00%ff",
+        "continue=e30",
+        "continue=eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6e30sInN0YXJ0IjpbXX0x",
+        "resourceVersion=abc",
+        "resourceVersion=-1",
+        "resourceVersion=99999999999999999999999",
+        "timeoutSeconds=x&watch=1",
+    ] {
+        let answer = get(&cluster, &format!("{MAPS}?{query}")).await;
+        let shown = &query[..query.len().min(60)];
+        assert!((400..=504).contains(&answer.code), "{shown}: {}", answer.code);
+        assert_eq!(answer.body["kind"], "Status", "{shown}: {}", answer.text);
     }
 }
 
