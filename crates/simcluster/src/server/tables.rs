@@ -22,37 +22,41 @@ impl Call {
 
     /// A table of several objects, with the metadata of their list.
     pub(crate) fn table(&self, metadata: &Value, items: Vec<Document>, include: IncludeObject) -> Value {
+        self.table_by(&self.printer(), metadata, items, include)
+    }
+
+    fn table_by(&self, printer: &Printer, metadata: &Value, items: Vec<Document>, include: IncludeObject) -> Value {
         let objects: Vec<Value> = items
             .into_iter()
             .map(|item| served_form(self, &item.into_value()))
             .collect();
-        table(
-            &self.printer(),
-            &objects,
-            metadata.clone(),
-            include,
-            self.server.clock.now(),
-        )
+        table(printer, &objects, metadata.clone(), include, self.server.clock.now())
     }
 
     /// A table of one object.
     pub(crate) fn table_of_one(&self, document: Document, include: IncludeObject) -> Value {
+        self.table_of_one_by(&self.printer(), document, include)
+    }
+
+    fn table_of_one_by(&self, printer: &Printer, document: Document, include: IncludeObject) -> Value {
         let object = document.into_value();
         let metadata = json!({"resourceVersion": object["metadata"]["resourceVersion"]});
-        self.table(&metadata, vec![Document::Value(object)], include)
+        self.table_by(printer, &metadata, vec![Document::Value(object)], include)
     }
 }
 
-/// The objects of one watch as tables: the columns are told once.
+/// The objects of one watch as tables: the columns are read once and told once.
 #[derive(Debug, Default)]
 pub(crate) struct Columns {
-    told: bool,
+    printer: Option<Printer>,
 }
 
 impl Columns {
     pub(crate) fn encode(&mut self, call: &Call, document: Document, include: IncludeObject) -> Bytes {
-        let mut table = call.table_of_one(document, include);
-        if std::mem::replace(&mut self.told, true) {
+        let told = self.printer.is_some();
+        let printer = self.printer.get_or_insert_with(|| call.printer());
+        let mut table = call.table_of_one_by(printer, document, include);
+        if told {
             table["columnDefinitions"] = Value::Null;
         }
         Bytes::from(table.to_string())
