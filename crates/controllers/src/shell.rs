@@ -29,6 +29,8 @@ const WRITES_IN_FLIGHT_MAX: usize = 64;
 const STATUS_EVERY: Duration = Duration::from_millis(200);
 /// Pods and parts of a set change in bursts: one look for a burst is enough.
 const BURST: Duration = Duration::from_millis(10);
+/// A look at a set as a whole sums up all of its parts.
+const SET_BURST: Duration = Duration::from_millis(50);
 
 /// What the administrator and the surroundings decide.
 #[derive(Clone)]
@@ -113,9 +115,12 @@ impl Shell {
     /// Takes note of a change, wherever it was learnt of: everything that it concerns will be looked at.
     pub(crate) fn seen<V: Affects>(&self, change: &Change<V>) {
         for key in V::affected(change, &self.view) {
-            match V::BURSTS && !matches!(key, Key::Gang(..)) {
-                true => self.queue.add_after(key, BURST),
-                false => self.queue.add(key),
+            match key {
+                Key::Set(_) if V::BURSTS => self.queue.add_after(key, SET_BURST),
+                // Gates wait for gangs.
+                Key::Gang(..) => self.queue.add(key),
+                _ if V::BURSTS => self.queue.add_after(key, BURST),
+                _ => self.queue.add(key),
             }
         }
     }

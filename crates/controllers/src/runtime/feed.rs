@@ -52,6 +52,10 @@ where
                 Ok(event) => event,
                 Err(error) => {
                     failures += 1;
+                    if is_not_served(&error) {
+                        // An older cluster does not have the kind, so there are no objects of it either.
+                        synced.send_replace(true);
+                    }
                     let wait = Backoff::WATCH.after(failures);
                     // A list that has expired is how every long watch ends some day.
                     tracing::debug!(%kind, %error, ?wait, "watch broke; opening it again");
@@ -84,6 +88,10 @@ where
             }
         }
     }
+}
+
+fn is_not_served(error: &watcher::Error) -> bool {
+    matches!(error, watcher::Error::InitialListFailed(kube::Error::Api(status)) if status.code == 404)
 }
 
 fn take<K, V>(
