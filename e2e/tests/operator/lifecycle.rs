@@ -1,0 +1,180 @@
+//! A set from its creation to its end.
+
+use std::collections::BTreeSet;
+
+use anyhow::{Context, Result};
+use grove_api::{PodClique, PodCliqueScalingGroup, PodCliqueSet, PodGang};
+use k8s_openapi::api::apps::v1::ControllerRevision;
+use k8s_openapi::api::core::v1::{Pod, Service};
+use kube::ResourceExt;
+use kube::api::{DeleteParams, Patch, PatchParams};
+use serde_json::json;
+
+use crate::support::{Place, names};
+
+/// Ten pods: two of pc-a, and two replicas of sg-x with one pc-b and three pc-c each; one of everything is enough.
+const WORKLOAD: &str = r#"
+apiVersion: grove.io/v1alpha1
+kind: PodCliqueSet
+metadata: {name: w}
+spec:
+  replicas: 1
+  template:
+    cliques:
+    - name: pc-a
+      spec:
+        roleName: pc-a
+        replicas: 2
+        minAvailable: 1
+        podSpec: {containers: [{name: main, image: one, resources: {requests: {cpu: 10m}}}]}
+    - name: pc-b
+      spec:
+        roleName: pc-b
+        replicas: 1
+        minAvailable: 1
+        podSpec: {containers: [{name: main, image: one, resources: {requests: {cpu: 10m}}}]}
+    - name: pc-c
+      spec:
+        roleName: pc-c
+        replicas: 3
+        minAvailable: 1
+        podSpec: {containers: [{name: main, image: one, resources: {requests: {cpu: 10m}}}]}
+    podCliqueScalingGroups:
+    - {name: sg-x, cliqueNames: [pc-b, pc-c], replicas: 2, minAvailable: 1}
+"#;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_set_runs_says_so_and_goes_without_a_trace() -> Result<()> {
+    let place = Place::new("lifecycle").await?;
+    place.create(WORKLOAD).await?;
+    place.ready(10).await?;
+    place
+        .until("the set to say that it is ready", async |place| {
+            let status = place.all::<PodCliqueSet>().get("w").await?.status.unwrap_or_default();
+            let ready = status
+                .conditions
+                .iter()
+                .any(|c| c.type_ == "Ready" && c.status == "True");
+            Ok(ready && status.pod_gang_statuses.len() == 2)
+        })
+        .await?;
+    assert_eq!(names(&place.list::<PodGang>().await?), ["w-0", "w-0-sg-x-0"]);
+    let expected = [
+        "w-0-pc-a",
+        "w-0-sg-x-0-pc-b",
+        "w-0-sg-x-0-pc-c",
+        "w-0-sg-x-1-pc-b",
+        "w-0-sg-x-1-pc-c",
+    ];
+    assert_eq!(names(&place.list::<PodClique>().await?), expected);
+
+    place
+        .all::<PodCliqueSet>()
+        .delete("w", &DeleteParams::default())
+        .await?;
+    place
+        .until("nothing to be left", async |place| {
+            let left = [
+                place.list::<PodCliqueSet>().await?.len(),
+                place.list::<PodCliqueScalingGroup>().await?.len(),
+                place.list::<PodClique>().await?.len(),
+                place.list::<PodGang>().await?.len(),
+                place.list::<Pod>().await?.len(),
+                place.list::<Service>().await?.len(),
+                place.list::<ControllerRevision>().await?.len(),
+            ];
+            Ok(left.iter().sum::<usize>() == 0)
+        })
+        .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_update_replaces_every_pod_of_the_role_and_no_other() -> Result<()> {
+    let place = Place::new("update").await?;
+    place.create(WORKLOAD).await?;
+    let uid_of = |pod: &Pod| pod.uid().unwrap_or_default();
+    let before: BTreeSet<String> = place.ready(10).await?.iter().map(uid_of).collect();
+    let image = json!([
+        {"op": "replace", "path": "/spec/template/cliques/0/spec/podSpec/containers/0/image", "value": "two"},
+    ]);
+    let patch = Patch::<()>::Json(serde_json::from_value(image)?);
+    place
+        .all::<PodCliqueSet>()
+        .patch("w", &PatchParams::default(), &patch)
+        .await?;
+    place
+        .until("the update to end", async |place| {
+            let status = place.all::<PodCliqueSet>().get("w").await?.status.context("a status")?;
+            let ended = status
+                .update_progress
+                .is_some_and(|progress| progress.update_ended_at.is_some());
+            Ok(ended && status.updated_replicas == 1)
+        })
+        .await?;
+    let after = place.ready(10).await?;
+    let (new, kept): (Vec<&Pod>, Vec<&Pod>) = after.iter().partition(|pod| !before.contains(&uid_of(pod)));
+    assert_eq!((new.len(), kept.len()), (2, 8));
+    let image_of = |pod: &Pod| pod.spec.as_ref().and_then(|spec| spec.containers[0].image.clone());
+    assert!(new.iter().all(|pod| image_of(pod).as_deref() == Some("two")));
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_scaling_group_grows_and_shrinks_by_its_scale() -> Result<()> {
+    let place = Place::new("scaling").await?;
+    place.create(WORKLOAD).await?;
+    let first: BTreeSet<String> = place.ready(10).await?.iter().filter_map(ResourceExt::uid).collect();
+    let scale = async |replicas: i32| {
+        let patch = Patch::Merge(json!({"spec": {"replicas": replicas}}));
+        place
+            .all::<PodCliqueScalingGroup>()
+            .patch_scale("w-0-sg-x", &PatchParams::default(), &patch)
+            .await
+    };
+    scale(4).await?;
+    place.ready(18).await?;
+    assert_eq!(
+        names(&place.list::<PodGang>().await?),
+        ["w-0", "w-0-sg-x-0", "w-0-sg-x-1", "w-0-sg-x-2"]
+    );
+    scale(2).await?;
+    let last: BTreeSet<String> = place.ready(10).await?.iter().filter_map(ResourceExt::uid).collect();
+    assert_eq!(first, last, "nobody else was touched");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pod_that_the_api_server_refuses_is_told_on_its_clique() -> Result<()> {
+    let place = Place::new("refused").await?;
+    // The name of a volume that does not exist: the schema cannot know, the API server refuses the pod.
+    let broken = WORKLOAD.replacen(
+        "image: one,",
+        "image: one, volumeMounts: [{name: nowhere, mountPath: /x}],",
+        1,
+    );
+    place.create(&broken).await?;
+    place
+        .until("the clique to say why", async |place| {
+            let Some(clique) = place.all::<PodClique>().get_opt("w-0-pc-a").await? else {
+                return Ok(false);
+            };
+            let errors = clique.status.unwrap_or_default().last_errors;
+            Ok(errors
+                .iter()
+                .any(|error| error.description.contains("volumeMounts[0].name")))
+        })
+        .await?;
+    let fixed = json!([{"op": "remove", "path": "/spec/template/cliques/0/spec/podSpec/containers/0/volumeMounts"}]);
+    let patch = Patch::<()>::Json(serde_json::from_value(fixed)?);
+    place
+        .all::<PodCliqueSet>()
+        .patch("w", &PatchParams::default(), &patch)
+        .await?;
+    place.ready(10).await?;
+    place
+        .until("the error to be gone", async |place| {
+            let clique = place.all::<PodClique>().get("w-0-pc-a").await?;
+            Ok(clique.status.unwrap_or_default().last_errors.is_empty())
+        })
+        .await
+}
