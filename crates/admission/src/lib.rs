@@ -15,9 +15,11 @@ mod lookup;
 mod patch;
 pub mod registration;
 pub mod review;
+mod run;
 pub mod server;
 mod webhooks;
 
 pub use lookup::Lookup;
+pub use run::{Admission, Provision};
 pub use server::Server;
 pub use webhooks::{Policy, Webhook, Webhooks};
