@@ -18,6 +18,9 @@ use crate::rate_limit::RateLimitLayer;
 /// How long the first answer may take before the API server counts as unreachable.
 const FIRST_ANSWER_MAX: Duration = Duration::from_secs(10);
 
+/// Where a pod finds the token of its service account.
+const POD_TOKEN: &str = "/var/run/secrets/kubernetes.io/serviceaccount/token";
+
 /// A cluster that has been named, not yet reached.
 #[derive(Clone)]
 pub(crate) struct Cluster {
@@ -26,6 +29,8 @@ pub(crate) struct Cluster {
     pub(crate) address: String,
     /// The namespace that this process runs in, or the one its kubeconfig chooses.
     pub(crate) namespace: String,
+    /// This process is a pod of the cluster: it uses a pod's credentials.
+    pub(crate) is_inside: bool,
 }
 
 impl Cluster {
@@ -41,6 +46,8 @@ impl Cluster {
                 ))
             })?,
         };
+        // Only a pod's own credentials name this very file.
+        let is_inside = config.auth_info.token_file.as_deref() == Some(POD_TOKEN);
         let address = config.cluster_url.to_string();
         let namespace = config.default_namespace.clone();
         let limit = RateLimitLayer::new(connection.qps, connection.burst, Instant::now());
@@ -55,6 +62,7 @@ impl Cluster {
             client,
             address,
             namespace,
+            is_inside,
         })
     }
 

@@ -72,13 +72,7 @@ impl Servers {
         if port == 0 {
             return Ok(());
         }
-        let listener = bind(address, port).await.map_err(|error| {
-            let on = address.map_or_else(|| "every address".into(), |address| address.to_string());
-            Failure::Usage(format!(
-                "{what}: cannot listen on port {port} of {on}: {error}; choose a free one"
-            ))
-        })?;
-        tracing::info!(server = what, port, "listening");
+        let listener = listen(what, address, port).await?;
         let stopped = self.stop.clone().cancelled_owned();
         self.tasks.spawn(async move {
             // axum never gives up on a listener: a failed accept is retried there.
@@ -95,6 +89,18 @@ impl Servers {
             tracing::warn!("requests were still running; dropped them");
         }
     }
+}
+
+/// Opens a socket for the server that the configuration calls `what`.
+pub(crate) async fn listen(what: &str, address: Option<IpAddr>, port: u16) -> Result<TcpListener, Failure> {
+    let listener = bind(address, port).await.map_err(|error| {
+        let on = address.map_or_else(|| "every address".into(), |address| address.to_string());
+        Failure::Usage(format!(
+            "{what}: cannot listen on port {port} of {on}: {error}; choose a free one"
+        ))
+    })?;
+    tracing::info!(server = what, port, "listening");
+    Ok(listener)
 }
 
 /// Every address means both families where the host has both.

@@ -3,6 +3,7 @@
 //! One module per command under [`commands`]. Exit codes are a contract: 0 success, 1 a finding, 2 a usage or
 //! configuration error, 3 no answer (see [`exit`]).
 
+mod admission;
 mod client;
 mod commands;
 mod embedded;
@@ -36,7 +37,7 @@ enum Command {
     Cluster(commands::cluster::Args),
     /// Print all CustomResourceDefinitions as YAML
     Crds(commands::crds::Args),
-    /// Run the operator. It starts, leads and answers probes; its controllers are not built yet
+    /// Run the operator. It starts, leads, serves webhooks and answers probes; its controllers are not built yet
     Operator(commands::operator::Args),
 }
 

@@ -1,8 +1,9 @@
-//! `grove operator`: reads its configuration, finds the cluster, becomes the leader, and ends when told to.
+//! `grove operator`: reads its configuration, finds the cluster, serves webhooks, becomes the leader, and ends when told
+//! to.
 //!
 //! The order matters: a bad configuration ends the process before anything is written anywhere; sockets come before
-//! the cluster, so that probes are answered while that is slow; everything that only one replica may do comes after
-//! the election.
+//! the cluster, so that probes are answered while that is slow; every replica serves the webhooks, and everything that
+//! only one may do comes after the election.
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -16,9 +17,10 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+use crate::admission::{Serving, admission};
 use crate::client::Cluster;
 use crate::exit::{self, Failure};
-use crate::http::{Servers, Stage};
+use crate::http::{self, Servers, Stage};
 use crate::lease::{Candidate, Terms};
 use crate::logging;
 use crate::metrics::Metrics;
@@ -113,30 +115,47 @@ async fn operate(configuration: &OperatorConfiguration, args: &Args) -> Result<(
     let (stage, watched_stage) = watch::channel(Stage::Starting("the API server"));
     let servers = Servers::start(configuration, &metrics, watched_stage).await?;
 
-    let cluster = stop.run_until_cancelled(reach(configuration, args)).await;
-    let outcome = match cluster {
+    let address = configuration.server.webhooks.listener;
+    let webhooks = http::listen("server.webhooks", address.bind_address.0, address.port).await?;
+
+    let mut serving = None;
+    let outcome = match stop.run_until_cancelled(reach(configuration, args)).await {
         // Told to stop before there was anything to stop.
         None => Ok(()),
         Some(Err(failure)) => Err(failure),
-        Some(Ok(cluster)) => {
-            // Replicas that do not lead are ready too: they serve the webhooks.
-            stage.send_replace(Stage::Ready);
-            lead(configuration, &cluster, &metrics, &stop).await
+        Some(Ok((cluster, user))) => {
+            stage.send_replace(Stage::Starting("the webhooks"));
+            let serving = serving.insert(Serving::start(admission(configuration, &cluster, &user), webhooks));
+            match stop.run_until_cancelled(serving.ready()).await {
+                None => Ok(()),
+                Some(Err(failure)) => Err(failure),
+                Some(Ok(())) => {
+                    // Replicas that do not lead are ready too: they serve the webhooks.
+                    stage.send_replace(Stage::Ready);
+                    lead(configuration, &cluster, &metrics, &stop).await
+                }
+            }
         }
     };
     stage.send_replace(Stage::Stopping);
-    servers.stop(REQUESTS_MAX).await;
+    let webhooks_stop = async {
+        if let Some(serving) = serving {
+            serving.stop(REQUESTS_MAX).await;
+        }
+    };
+    tokio::join!(servers.stop(REQUESTS_MAX), webhooks_stop);
     tracing::info!("stopped");
     outcome
 }
 
-async fn reach(configuration: &OperatorConfiguration, args: &Args) -> Result<Cluster, Failure> {
+/// The cluster, and who we are to it.
+async fn reach(configuration: &OperatorConfiguration, args: &Args) -> Result<(Cluster, String), Failure> {
     // The only provider in the binary; it can be installed already when commands share a process.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let cluster = Cluster::connect(args.kubeconfig.as_deref(), &configuration.runtime_client_connection).await?;
     let user = cluster.own_user().await?;
     tracing::info!(address = cluster.address, user, "reached the API server");
-    Ok(cluster)
+    Ok((cluster, user))
 }
 
 /// Does what only one replica may do, for as long as this is the one.
@@ -150,7 +169,7 @@ async fn lead(
     if !election.enabled {
         tracing::info!("leader election is disabled; leading");
         metrics.set_leader(true);
-        stop.cancelled().await;
+        act(stop).await;
         metrics.set_leader(false);
         return Ok(());
     }
@@ -160,7 +179,10 @@ async fn lead(
         return Ok(());
     };
     metrics.set_leader(true);
-    let lost = stop.run_until_cancelled(leadership.hold()).await;
+    let lost = tokio::select! {
+        lost = leadership.hold() => Some(lost),
+        () = act(stop) => None,
+    };
     metrics.set_leader(false);
     match lost {
         None => {
@@ -172,6 +194,11 @@ async fn lead(
             "{lost}; ending, so that a fresh start can lead again"
         ))),
     }
+}
+
+/// What the leader does until it is told to stop. The controllers start here.
+async fn act(stop: &CancellationToken) {
+    stop.cancelled().await;
 }
 
 /// A name that no other replica has, nor this one after a restart: in a pod the host name is the pod's.
