@@ -39,6 +39,8 @@ enum Command {
     Crds(commands::crds::Args),
     /// Run the operator. It starts, leads, serves webhooks and answers probes; its controllers are not built yet
     Operator(commands::operator::Args),
+    /// Wait until PodCliques are ready; the init container that keeps a start order
+    WaitFor(commands::wait_for::Args),
 }
 
 fn main() -> ExitCode {
@@ -47,5 +49,6 @@ fn main() -> ExitCode {
         Command::Cluster(args) => commands::cluster::run(&args),
         Command::Crds(args) => commands::crds::run(&args),
         Command::Operator(args) => commands::operator::run(&args),
+        Command::WaitFor(args) => commands::wait_for::run(&args),
     }
 }

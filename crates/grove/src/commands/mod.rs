@@ -4,3 +4,4 @@ pub(crate) mod cluster;
 pub(crate) mod crds;
 pub(crate) mod demo;
 pub(crate) mod operator;
+pub(crate) mod wait_for;

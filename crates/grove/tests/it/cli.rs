@@ -39,6 +39,9 @@ fn wrong_usage_is_exit_code_2() {
         &["operator"],
         &["operator", "--config"],
         &["operator", "--config", "f", "--x"],
+        &["wait-for"],
+        &["wait-for", "--podcliques", "a"],
+        &["wait-for", "--podcliques=a:-1"],
     ] {
         grove().args(args).assert().code(2).stdout("");
     }

@@ -1,0 +1,58 @@
+//! `grove wait-for`: the init container that keeps a start order. Ends with success when all named cliques are ready.
+
+use std::process::ExitCode;
+
+use grove::wait_for::{self, Parent, Progress};
+use grove_api::config::ClientConnection;
+
+use crate::client::Cluster;
+use crate::exit::{self, Failure};
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// A PodClique and how many of its pods must be ready; may be given several times
+    #[arg(long, value_name = "FQN:N", required = true, num_args = 1..)]
+    podcliques: Vec<Parent>,
+}
+
+pub(crate) fn run(args: &Args) -> ExitCode {
+    let runtime = match exit::runtime() {
+        Ok(runtime) => runtime,
+        Err(error) => return exit::usage(Err(error)),
+    };
+    match runtime.block_on(wait(&args.podcliques)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("{failure}");
+            failure.exit_code()
+        }
+    }
+}
+
+async fn wait(parents: &[Parent]) -> Result<(), Failure> {
+    // The only provider in the binary; it can be installed already when commands share a process.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let cluster = Cluster::connect(None, &ClientConnection::default()).await?;
+    tokio::select! {
+        () = wait_for::run(cluster.client, &cluster.namespace, parents, tell) => Ok(()),
+        told = exit::told_to_stop() => Err(Failure::NoAnswer(match told {
+            Ok(()) => "told to stop before every PodClique was ready".to_owned(),
+            Err(error) => format!("cannot listen for signals: {error}"),
+        })),
+    }
+}
+
+fn tell(progress: Progress) {
+    match progress {
+        Progress::Waiting { parent, ready } => {
+            println!(
+                "waiting for PodClique {}: {ready} of {} pods are ready",
+                parent.name, parent.ready
+            );
+        }
+        Progress::Ready(parent) => println!("PodClique {} is ready", parent.name),
+        Progress::Trouble { parent, cause } => {
+            eprintln!("cannot watch PodClique {}, trying again: {cause}", parent.name);
+        }
+    }
+}

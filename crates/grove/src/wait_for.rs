@@ -1,0 +1,195 @@
+//! Waiting until other PodCliques are ready: the work of the init container that keeps a start order.
+//!
+//! One watch per clique, each by name, so that a role needs to grant no more than those names. Whatever goes wrong
+//! (rights that are not there yet, an API server that is away) is tried again with growing pauses: a pod that gave up
+//! would only be started again.
+
+use std::str::FromStr;
+
+use futures::StreamExt as _;
+use futures::future::join_all;
+use grove_api::PodClique;
+use kube::api::{ApiResource, DynamicObject};
+use kube::runtime::WatchStreamExt as _;
+use kube::runtime::watcher::watch_object;
+use kube::{Api, Client};
+use thiserror::Error;
+
+/// A clique that must be ready first.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Parent {
+    /// The full name of the PodClique.
+    pub name: String,
+    /// How many of its pods must be ready.
+    pub ready: i32,
+}
+
+/// Why an argument names no parent.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("must be the name of a PodClique and a number of pods, such as set-0-leader:1, not '{0}'")]
+pub struct ParentError(String);
+
+impl FromStr for Parent {
+    type Err = ParentError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let parent = text.rsplit_once(':').and_then(|(name, ready)| {
+            let ready = ready.parse().ok().filter(|ready| *ready >= 0)?;
+            (!name.is_empty()).then(|| Self {
+                name: name.to_owned(),
+                ready,
+            })
+        });
+        parent.ok_or_else(|| ParentError(text.to_owned()))
+    }
+}
+
+/// What is worth telling on the way.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Progress {
+    /// The first look at a clique that is not ready; how many of its pods are.
+    Waiting {
+        parent: Parent,
+        ready: i64,
+    },
+    Ready(Parent),
+    /// The clique cannot be watched; it will be tried again.
+    Trouble {
+        parent: Parent,
+        cause: String,
+    },
+}
+
+/// Returns when every parent has its ready pods; `tell` hears of what happens meanwhile.
+pub async fn run(client: Client, namespace: &str, parents: &[Parent], tell: impl Fn(Progress)) {
+    let resource = ApiResource::erase::<PodClique>(&());
+    // Read without our types: an object that these cannot read must not hold up a start.
+    let cliques: Api<DynamicObject> = Api::namespaced_with(client, namespace, &resource);
+    join_all(parents.iter().map(|parent| wait(cliques.clone(), parent, &tell))).await;
+}
+
+async fn wait(cliques: Api<DynamicObject>, parent: &Parent, tell: &impl Fn(Progress)) {
+    let parent = parent.clone();
+    let mut changes = std::pin::pin!(watch_object(cliques, &parent.name).default_backoff());
+    let mut is_told = false;
+    while let Some(seen) = changes.next().await {
+        match seen {
+            Ok(clique) => {
+                let ready = ready_pods(clique.as_ref());
+                if is_enough(clique.as_ref(), &parent) {
+                    return tell(Progress::Ready(parent));
+                }
+                if !is_told {
+                    is_told = true;
+                    let parent = parent.clone();
+                    tell(Progress::Waiting { parent, ready });
+                }
+            }
+            Err(error) => tell(Progress::Trouble {
+                parent: parent.clone(),
+                cause: error.to_string(),
+            }),
+        }
+    }
+}
+
+/// A clique that does not exist is not ready, whatever the number: it will be made.
+fn is_enough(clique: Option<&DynamicObject>, parent: &Parent) -> bool {
+    clique.is_some() && ready_pods(clique) >= i64::from(parent.ready)
+}
+
+fn ready_pods(clique: Option<&DynamicObject>) -> i64 {
+    clique
+        .and_then(|clique| clique.data["status"]["readyReplicas"].as_i64())
+        .unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+    use std::time::Duration;
+
+    use grove_simcluster::Cluster;
+    use kube::api::{Patch, PatchParams, PostParams};
+    use serde_json::json;
+    use tokio::time::{sleep, timeout};
+
+    use super::*;
+
+    fn parent(name: &str, ready: i32) -> Parent {
+        Parent {
+            name: name.to_owned(),
+            ready,
+        }
+    }
+
+    fn clique(name: &str, ready: i64) -> DynamicObject {
+        let mut clique = DynamicObject::new(name, &ApiResource::erase::<PodClique>(&()));
+        let pod = json!({"containers": [{"name": "main", "image": "example.com/none"}]});
+        clique.data = json!({
+            "spec": {"roleName": "r", "replicas": 2, "minAvailable": 2, "podSpec": pod},
+            "status": {"readyReplicas": ready},
+        });
+        clique
+    }
+
+    #[test]
+    fn arguments_are_a_name_and_a_number() {
+        assert_eq!("a-0-b:2".parse(), Ok(parent("a-0-b", 2)));
+        for bad in ["", "a", "a:", ":1", "a:-1", "a:many"] {
+            let error = bad.parse::<Parent>().unwrap_err().to_string();
+            assert!(error.ends_with(&format!("not '{bad}'")), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_clique_is_enough_with_its_ready_pods_and_not_before_it_exists() {
+        assert!(is_enough(Some(&clique("a", 2)), &parent("a", 2)));
+        assert!(!is_enough(Some(&clique("a", 1)), &parent("a", 2)));
+        assert!(is_enough(Some(&clique("a", 0)), &parent("a", 0)));
+        assert!(!is_enough(None, &parent("a", 0)));
+    }
+
+    /// From a cluster that does not even know the kind to two cliques that become ready one after the other.
+    #[tokio::test(start_paused = true)]
+    async fn it_ends_when_the_last_clique_is_ready_whatever_happens_before() {
+        let cluster = Cluster::builder().start();
+        let client = cluster.client();
+        let told = Mutex::new(Vec::new());
+        let parents = [parent("a", 2), parent("b", 1)];
+        let tell = |progress| told.lock().unwrap().push(progress);
+        let waiting = run(client.clone(), "default", &parents, tell);
+
+        let story = async {
+            sleep(Duration::from_secs(60)).await;
+            let definitions = Api::all(client.clone());
+            let definition = grove_api::crds::all()
+                .into_iter()
+                .find(|definition| definition.spec.names.kind == "PodClique");
+            definitions
+                .create(&PostParams::default(), &definition.unwrap())
+                .await
+                .unwrap();
+            sleep(Duration::from_secs(60)).await;
+            let cliques: Api<DynamicObject> =
+                Api::default_namespaced_with(client.clone(), &ApiResource::erase::<PodClique>(&()));
+            for (name, ready) in [("a", 2), ("b", 1)] {
+                cliques.create(&PostParams::default(), &clique(name, 0)).await.unwrap();
+                sleep(Duration::from_secs(60)).await;
+                assert!(!told.lock().unwrap().contains(&Progress::Ready(parent(name, ready))));
+                let status = Patch::Merge(json!({"status": {"readyReplicas": ready}}));
+                cliques
+                    .patch_status(name, &PatchParams::default(), &status)
+                    .await
+                    .unwrap();
+            }
+        };
+        timeout(Duration::from_secs(3600), async { tokio::join!(waiting, story) })
+            .await
+            .unwrap();
+        let told = told.lock().unwrap();
+        let is_trouble = |progress: &Progress| matches!(progress, Progress::Trouble { .. });
+        assert!(is_trouble(&told[0]), "{told:?}");
+        assert_eq!(told.last(), Some(&Progress::Ready(parent("b", 1))));
+    }
+}
