@@ -232,3 +232,57 @@ fn rule(operations: &[&str], group: &str, version: &str, resources: &[&str]) -> 
         scope: None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use grove_api::config::{self, Overrides};
+
+    use super::*;
+
+    fn registered(text: &str, endpoint: &Endpoint) -> Registration {
+        let loaded = config::parse(text.as_bytes(), &Overrides::default()).unwrap();
+        let policy = Policy::new(&loaded.configuration, "the \"operator\"");
+        registration(&policy, endpoint, Some("PEM"))
+    }
+
+    #[test]
+    fn what_is_switched_off_is_retired() {
+        let endpoint = Endpoint::Url("https://127.0.0.1:1".to_owned());
+        let off = registered("authorizer: {enabled: false}", &endpoint);
+        assert_eq!(off.retired, ["authorizer-webhook"]);
+        let on = registered("authorizer: {enabled: true}", &endpoint);
+        assert!(on.retired.is_empty());
+        assert_eq!(on.validating.len(), off.validating.len() + 1);
+        let authorizer = &on.validating.last().unwrap().webhooks.as_ref().unwrap()[0];
+        assert_eq!(authorizer.object_selector, Some(managed()));
+    }
+
+    #[test]
+    fn every_webhook_fails_closed_and_leaves_the_operator_alone() {
+        let endpoint = Endpoint::Service {
+            namespace: "ns".to_owned(),
+            name: "svc".to_owned(),
+            port: 2750,
+        };
+        let all = registered("authorizer: {enabled: true}", &endpoint);
+        let webhooks: Vec<_> = all
+            .validating
+            .iter()
+            .flat_map(|one| one.webhooks.iter().flatten())
+            .collect();
+        assert_eq!(webhooks.len() + all.mutating.len(), Webhook::ALL.len());
+        for webhook in webhooks {
+            assert_eq!(webhook.failure_policy.as_deref(), Some("Fail"));
+            assert_eq!(webhook.timeout_seconds, Some(10));
+            let condition = &webhook.match_conditions.as_ref().unwrap()[0];
+            assert_eq!(
+                condition.expression,
+                r#"request.userInfo.username != "the \"operator\"""#
+            );
+            let service = webhook.client_config.service.as_ref().unwrap();
+            assert!(service.path.as_ref().unwrap().starts_with("/webhooks/"));
+            assert_eq!((service.namespace.as_str(), service.port), ("ns", Some(2750)));
+            assert_eq!(webhook.client_config.ca_bundle, Some(ByteString(b"PEM".to_vec())));
+        }
+    }
+}
