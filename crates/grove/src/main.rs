@@ -6,6 +6,7 @@
 mod admission;
 mod client;
 mod commands;
+mod controllers;
 mod embedded;
 mod exit;
 mod http;
@@ -37,7 +38,7 @@ enum Command {
     Cluster(commands::cluster::Args),
     /// Print all CustomResourceDefinitions as YAML
     Crds(commands::crds::Args),
-    /// Run the operator. It starts, leads, serves webhooks and answers probes; its controllers are not built yet
+    /// Run the operator: it turns PodCliqueSets into running gangs, and answers the API server about them
     Operator(commands::operator::Args),
     /// Wait until PodCliques are ready; the init container that keeps a start order
     WaitFor(commands::wait_for::Args),

@@ -11,6 +11,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use grove_api::config::{self, ConfigError, FILE_BYTES_MAX, Loaded, OperatorConfiguration, Overrides};
+use grove_controllers::Operator;
 use jiff::Timestamp;
 use tokio::io::AsyncReadExt as _;
 use tokio::signal::unix::{SignalKind, signal};
@@ -19,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::admission::{Serving, admission};
 use crate::client::Cluster;
+use crate::controllers;
 use crate::exit::{self, Failure};
 use crate::http::{self, Servers, Stage};
 use crate::lease::{Candidate, Terms};
@@ -40,6 +42,9 @@ pub(crate) struct Args {
     /// Take the levels from this TopologyDomain and switch topology-aware scheduling on
     #[arg(long, value_name = "NAME")]
     topology_domain_name: Option<String>,
+    /// The image that holds this program, for pods that wait for others before they start
+    #[arg(long, value_name = "IMAGE", env = "GROVE_IMAGE", default_value = "grove")]
+    image: String,
     /// Only judge the configuration, then exit
     #[arg(long)]
     check: bool,
@@ -132,7 +137,8 @@ async fn operate(configuration: &OperatorConfiguration, args: &Args) -> Result<(
                 Some(Ok(())) => {
                     // Replicas that do not lead are ready too: they serve the webhooks.
                     stage.send_replace(Stage::Ready);
-                    lead(configuration, &cluster, &metrics, &stop).await
+                    let operator = controllers::operator(configuration, cluster.client.clone(), &args.image);
+                    lead(configuration, &cluster, (&operator, &metrics), &stop).await
                 }
             }
         }
@@ -162,14 +168,14 @@ async fn reach(configuration: &OperatorConfiguration, args: &Args) -> Result<(Cl
 async fn lead(
     configuration: &OperatorConfiguration,
     cluster: &Cluster,
-    metrics: &Metrics,
+    (operator, metrics): (&Operator, &Metrics),
     stop: &CancellationToken,
 ) -> Result<(), Failure> {
     let election = &configuration.leader_election;
     if !election.enabled {
         tracing::info!("leader election is disabled; leading");
         metrics.set_leader(true);
-        act(stop).await;
+        operator.run(stop.clone()).await;
         metrics.set_leader(false);
         return Ok(());
     }
@@ -181,7 +187,7 @@ async fn lead(
     metrics.set_leader(true);
     let lost = tokio::select! {
         lost = leadership.hold() => Some(lost),
-        () = act(stop) => None,
+        () = operator.run(stop.clone()) => None,
     };
     metrics.set_leader(false);
     match lost {
@@ -194,11 +200,6 @@ async fn lead(
             "{lost}; ending, so that a fresh start can lead again"
         ))),
     }
-}
-
-/// What the leader does until it is told to stop. The controllers start here.
-async fn act(stop: &CancellationToken) {
-    stop.cancelled().await;
 }
 
 /// A name that no other replica has, nor this one after a restart: in a pod the host name is the pod's.

@@ -1,24 +1,36 @@
 //! `grove demo`: what there is of Grove, running on the embedded cluster, nothing else needed.
+//!
+//! Gangs are not placed by Grove yet: the embedded cluster's own binder puts each pod where it fits first.
+
+mod workloads;
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
+use grove_api::config::{self, Overrides};
 use grove_api::topology::{DEFAULT_TOPOLOGY_NAME, TopologyLevel};
 use grove_api::{ClusterTopology, ClusterTopologySpec};
+use grove_simcluster::User;
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{Api, ListParams, PostParams};
 use kube::runtime::wait::{await_condition, conditions};
 use kube::{Client, ResourceExt};
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
 
+use crate::admission::{self, Serving};
 use crate::commands::cluster::Nodes;
 use crate::embedded::{self, Embedded};
-use crate::exit;
 use crate::racks::LEVELS;
+use crate::{client, controllers, exit};
 
+const OPERATOR: &str = "system:serviceaccount:kube-system:grove-operator";
+const STOP_MAX: Duration = Duration::from_secs(2);
 /// Everything happens in this process; what takes longer does not happen.
 const STEP_MAX: Duration = Duration::from_secs(30);
 
@@ -59,9 +71,12 @@ async fn tell(args: &Args) -> Result<()> {
     println!("API       {} kinds of Grove are served", grove_api::crds::YAML.len());
     topology(&client).await?;
     show_nodes(&client).await?;
-    println!("workloads are checked and stored, and not started yet: the controllers are still being built");
+    let operator = start_operator(&embedded).await?;
+    println!("operator  runs, its webhooks are registered");
     println!("ready     after {:.1} s", begun.elapsed().as_secs_f64());
+    workloads::run(&client, STEP_MAX).await?;
     if args.once {
+        operator.stop().await;
         return Ok(());
     }
     println!();
@@ -70,9 +85,59 @@ async fn tell(args: &Args) -> Result<()> {
     println!("    export KUBECONFIG={}", embedded.kubeconfig().display());
     println!("    kubectl get nodes -L topology.kubernetes.io/zone,topology.kubernetes.io/rack");
     println!("    kubectl get clustertopology {DEFAULT_TOPOLOGY_NAME} -o yaml");
+    println!("    kubectl get podcliquesets,podgangs,podcliques,pods");
+    println!("    kubectl scale podcliquescalinggroup disaggregated-0-decode --replicas 3");
     println!();
     println!("Ctrl-C ends it.");
-    exit::told_to_stop().await
+    let told = exit::told_to_stop().await;
+    operator.stop().await;
+    told
+}
+
+/// The operator in this process.
+struct Running {
+    webhooks: Serving,
+    controllers: JoinHandle<()>,
+    stop: CancellationToken,
+}
+
+impl Running {
+    async fn stop(self) {
+        self.stop.cancel();
+        self.webhooks.stop(STOP_MAX).await;
+        if tokio::time::timeout(STOP_MAX, self.controllers).await.is_err() {
+            eprintln!("the operator was still writing; ended it");
+        }
+    }
+}
+
+/// Starts webhooks and controllers as `grove operator` does, under the operator's own name.
+async fn start_operator(embedded: &Embedded) -> Result<Running> {
+    let loaded = config::parse(include_bytes!("operator.yaml"), &Overrides::default());
+    let mut configuration = loaded.map_err(|errors| anyhow!("{}", errors[0]))?.configuration;
+    let client = embedded
+        .cluster
+        .client_as(User::named(OPERATOR, &["system:serviceaccounts"]));
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+    configuration.server.webhooks.listener.port = listener.local_addr()?.port();
+    let cluster = client::Cluster {
+        client: client.clone(),
+        address: embedded.listener.address().to_string(),
+        namespace: "kube-system".to_owned(),
+        is_inside: false,
+    };
+    let mut webhooks = Serving::start(admission::admission(&configuration, &cluster, OPERATOR), listener);
+    let ready = tokio::time::timeout(STEP_MAX, webhooks.ready()).await;
+    ready.context("the webhooks do not serve")??;
+    let operator = controllers::operator(&configuration, client, "grove");
+    let stop = CancellationToken::new();
+    let stopped = stop.clone();
+    let controllers = tokio::spawn(async move { operator.run(stopped).await });
+    Ok(Running {
+        webhooks,
+        controllers,
+        stop,
+    })
 }
 
 /// Creates our CRDs and waits until each is established.
