@@ -190,6 +190,8 @@ pub enum FieldRule {
     Forbidden,
     /// Occurs twice.
     Duplicate,
+    /// Names something that is not there.
+    NotFound,
     /// Is too long.
     TooLong,
     /// Has too many elements.
@@ -222,6 +224,20 @@ impl FieldError {
     /// A field with a wrong value that would be too long to tell.
     pub fn invalid_whole(field: impl Into<String>, detail: impl fmt::Display) -> Self {
         Self::new(field, FieldRule::Invalid, join("Invalid value", detail))
+    }
+
+    /// A field with a wrong value, which is told as this text.
+    pub fn invalid_text(field: impl Into<String>, value: &str, detail: impl fmt::Display) -> Self {
+        Self::new(
+            field,
+            FieldRule::Invalid,
+            join(&format!("Invalid value: {value}"), detail),
+        )
+    }
+
+    /// A field that names something that is not there.
+    pub fn not_found(field: impl Into<String>, value: impl Serialize) -> Self {
+        Self::new(field, FieldRule::NotFound, join("Not found", shown(value)))
     }
 
     /// A field of the wrong type; `value` is what was found in its place.
@@ -285,6 +301,7 @@ impl FieldError {
             FieldRule::NotSupported => "FieldValueNotSupported",
             FieldRule::Forbidden => "FieldValueForbidden",
             FieldRule::Duplicate => "FieldValueDuplicate",
+            FieldRule::NotFound => "FieldValueNotFound",
             FieldRule::TooLong => "FieldValueTooLong",
             FieldRule::TooMany => "FieldValueTooMany",
         }

@@ -49,9 +49,14 @@ pub(super) fn to_core(event: Value) -> Value {
 }
 
 pub(super) fn from_core(event: Value) -> Value {
-    rename(event, |key| {
+    let mut view = rename(event, |key| {
         RENAMED.iter().find(|(core, _)| *core == key).map(|(_, view)| *view)
-    })
+    });
+    if let Some(fields) = view.as_object_mut() {
+        // This type leaves out who reported if nobody is named; the other one does not.
+        fields.retain(|name, value| !(name.starts_with("reporting") && value == ""));
+    }
+    view
 }
 
 fn rename(event: Value, new_name: impl Fn(&str) -> Option<&'static str>) -> Value {

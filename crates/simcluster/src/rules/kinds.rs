@@ -7,7 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use super::{metadata, names, pod};
+use super::{metadata, names, pod, smaller};
 use crate::clock::seconds;
 use crate::registry::{Resource, Subresource};
 use crate::schema::Schema;
@@ -26,6 +26,7 @@ enum Special {
     ConfigMap,
     Service,
     Event,
+    Lease,
     ControllerRevision,
     Claim,
     Binding,
@@ -49,6 +50,7 @@ fn special(resource: &Resource) -> Option<Special> {
         "ConfigMap" => Special::ConfigMap,
         "Service" => Special::Service,
         "Event" => Special::Event,
+        "Lease" => Special::Lease,
         "ControllerRevision" => Special::ControllerRevision,
         "ResourceClaim" | "ResourceClaimTemplate" => Special::Claim,
         "RoleBinding" | "ClusterRoleBinding" => Special::Binding,
@@ -68,6 +70,10 @@ pub fn default(resource: &Resource, object: &mut Value) {
     match special(resource) {
         Some(Special::Node) => default_node(object),
         Some(Special::Pod) => pod::default(object),
+        Some(Special::Namespace) => name_label(object),
+        Some(Special::Event) => default_event(object),
+        Some(Special::Claim) => default_claim(object),
+        Some(Special::Binding) => default_subjects(object),
         Some(Special::Secret) => default_secret(object),
         Some(Special::Service) => default_service(object),
         Some(Special::PriorityClass) => set_default(object, "preemptionPolicy", json!("PreemptLowerPriority")),
@@ -131,6 +137,57 @@ fn default_node(object: &mut Value) {
     set_default(status, "nodeInfo", json!({}));
     for field in INFO {
         set_default(&mut status["nodeInfo"], field, json!(""));
+    }
+    for condition in items_mut(status, "conditions") {
+        set_default(condition, "lastHeartbeatTime", Value::Null);
+        set_default(condition, "lastTransitionTime", Value::Null);
+    }
+}
+
+/// Namespaces can be selected by their name.
+fn name_label(namespace: &mut Value) {
+    let name = metadata::text(namespace, "name").to_owned();
+    let labels = metadata::of(namespace).entry("labels").or_insert_with(|| json!({}));
+    labels["kubernetes.io/metadata.name"] = json!(name);
+}
+
+/// The fields of an event that Go's type does not leave out.
+fn default_event(event: &mut Value) {
+    for time in ["eventTime", "firstTimestamp", "lastTimestamp"] {
+        set_default(event, time, Value::Null);
+    }
+    for text in ["reportingComponent", "reportingInstance"] {
+        set_default(event, text, json!(""));
+    }
+    set_default(event, "source", json!({}));
+}
+
+/// Claims and templates of claims: a request for devices is for one, unless it says otherwise.
+fn default_claim(object: &mut Value) {
+    let spec = match object["spec"].get("spec") {
+        Some(_) => {
+            set_default(&mut object["spec"], "metadata", json!({}));
+            &mut object["spec"]["spec"]
+        }
+        None => &mut object["spec"],
+    };
+    let Some(devices) = spec.get_mut("devices") else { return };
+    for request in items_mut(devices, "requests") {
+        let Some(exactly) = request.get_mut("exactly").filter(|exactly| exactly.is_object()) else {
+            continue;
+        };
+        set_default(exactly, "allocationMode", json!("ExactCount"));
+        if exactly["allocationMode"] == "ExactCount" {
+            set_default(exactly, "count", json!(1));
+        }
+    }
+}
+
+fn default_subjects(binding: &mut Value) {
+    for subject in items_mut(binding, "subjects") {
+        if matches!(subject["kind"].as_str(), Some("User" | "Group")) {
+            set_default(subject, "apiGroup", json!("rbac.authorization.k8s.io"));
+        }
     }
 }
 
@@ -196,12 +253,10 @@ pub fn prepare_create(resource: &Resource, object: &mut Value, now: Timestamp) {
     match special(resource) {
         Some(Special::Pod) => pod::prepare_create(object, now),
         Some(Special::Namespace) => {
-            let name = metadata::text(object, "name").to_owned();
-            let labels = metadata::of(object).entry("labels").or_insert_with(|| json!({}));
-            labels["kubernetes.io/metadata.name"] = json!(name);
             object["spec"] = json!({"finalizers": ["kubernetes"]});
             object["status"] = json!({"phase": "Active"});
         }
+        Some(Special::Claim) if resource.has(Subresource::Status) => object["status"] = json!({}),
         Some(Special::Service) => object["status"] = json!({"loadBalancer": {}}),
         Some(Special::Budget) => {
             object["status"] =
@@ -223,11 +278,6 @@ pub fn prepare_create(resource: &Resource, object: &mut Value, now: Timestamp) {
 /// Carries over what only the server decides.
 pub fn prepare_update(resource: &Resource, old: &Value, new: &mut Value) {
     match special(resource) {
-        Some(Special::Namespace) => {
-            let name = metadata::text(old, "name").to_owned();
-            let labels = metadata::of(new).entry("labels").or_insert_with(|| json!({}));
-            labels["kubernetes.io/metadata.name"] = json!(name);
-        }
         Some(Special::Service) => {
             for field in ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"] {
                 let kept = old["spec"][field].clone();
@@ -247,6 +297,12 @@ pub fn validate(resource: &Resource, object: &Value) -> Vec<FieldError> {
         Some(Special::Event) => validate_event(object, resource.name != resource.storage),
         Some(Special::Definition) => validate_definition(object),
         Some(Special::ConfigMap | Special::Secret) => validate_data(object),
+        Some(Special::Node) => smaller::node(object),
+        Some(Special::Service) => smaller::service(object),
+        Some(Special::Lease) => smaller::lease(object),
+        Some(Special::Budget) => smaller::budget(object),
+        Some(Special::Autoscaler) => smaller::autoscaler(object),
+        Some(Special::Role) => smaller::role(object),
         _ => Vec::new(),
     }
 }
@@ -276,6 +332,10 @@ fn validate_data(object: &Value) -> Vec<FieldError> {
             if key.is_empty() || !key.chars().all(legal) {
                 let why = "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')";
                 errors.push(FieldError::invalid(format!("{field}[{key}]"), json!(key), why));
+            }
+            if field == "data" && object["binaryData"].get(key).is_some() {
+                let why = "duplicate of key present in binaryData";
+                errors.push(FieldError::invalid(format!("data[{key}]"), json!(key), why));
             }
             total += value.as_str().map_or(0, str::len);
         }
@@ -359,7 +419,7 @@ pub fn validate_update(resource: &Resource, old: &Value, new: &Value) -> Vec<Fie
             errors
         }
         Some(Special::ConfigMap) => validate_sealed(old, new),
-        Some(Special::Binding) => frozen("roleRef", "cannot change roleRef"),
+        Some(Special::Binding) => smaller::same_role(old, new),
         Some(Special::PriorityClass) => match old["value"] == new["value"] {
             true => Vec::new(),
             false => vec![FieldError::forbidden("value", "may not be changed in an update.")],
@@ -393,6 +453,11 @@ fn validate_cluster_ip(old: &Value, new: &Value) -> Vec<FieldError> {
             vec![FieldError::invalid("spec.clusterIPs[0]", json!([is]), why)]
         }
     }
+}
+
+/// Whether the generation stays what it was at creation: nothing that matters of a priority class can change.
+pub fn keeps_generation(resource: &Resource) -> bool {
+    special(resource) == Some(Special::PriorityClass)
 }
 
 /// Namespaces that belong to the cluster stay.

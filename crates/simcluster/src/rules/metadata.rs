@@ -236,11 +236,8 @@ fn validate_owners(object: &Value) -> Vec<FieldError> {
         }
         if field("apiVersion") == "v1" && field("kind") == "Event" {
             let text = owners_text(std::slice::from_ref(reference));
-            let message = format!("Invalid value: {text}: /v1, Kind=Event is disallowed from being an owner");
-            errors.push(FieldError {
-                message,
-                ..FieldError::invalid_whole(path, "")
-            });
+            let why = "/v1, Kind=Event is disallowed from being an owner";
+            errors.push(FieldError::invalid_text(path, &text, why));
         }
         if reference["controller"] == true {
             let this = format!("{}/{}", field("kind"), field("name"));
@@ -251,10 +248,7 @@ fn validate_owners(object: &Value) -> Vec<FieldError> {
                     );
                     let all = object["metadata"]["ownerReferences"].as_array();
                     let text = owners_text(all.map(Vec::as_slice).unwrap_or_default());
-                    errors.push(FieldError {
-                        message: format!("Invalid value: [{text}]: {why}"),
-                        ..FieldError::invalid_whole(path, "")
-                    });
+                    errors.push(FieldError::invalid_text(path, &format!("[{text}]"), why));
                 }
                 None => controller = Some(this),
             }

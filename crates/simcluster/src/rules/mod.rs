@@ -7,3 +7,4 @@ pub mod metadata;
 pub mod names;
 pub mod pod;
 pub mod quantity;
+mod smaller;

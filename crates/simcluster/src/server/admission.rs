@@ -206,10 +206,13 @@ fn assign_address(call: &Call, service: &mut Value) {
         spec["clusterIP"] = json!(format!("10.{}.{b}.{}", 96 + a % 16, c.clamp(1, 254)));
     }
     spec["clusterIPs"] = json!([spec["clusterIP"]]);
-    for (field, value) in [
-        ("ipFamilies", json!(["IPv4"])),
-        ("ipFamilyPolicy", json!("SingleStack")),
-    ] {
+    // A headless service without a selector may lead anywhere.
+    let anywhere = spec["clusterIP"] == "None" && spec["selector"].is_null();
+    let (families, policy) = match anywhere {
+        true => (json!(["IPv4", "IPv6"]), "RequireDualStack"),
+        false => (json!(["IPv4"]), "SingleStack"),
+    };
+    for (field, value) in [("ipFamilies", families), ("ipFamilyPolicy", json!(policy))] {
         if spec[field].is_null() {
             spec[field] = value;
         }

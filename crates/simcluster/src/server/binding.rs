@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use super::Call;
 use super::output::Reply;
 use super::{decode, webhook};
+use super::update::other_uid;
 use crate::clock::seconds;
 use crate::rules::{kinds, metadata};
 use crate::status::ApiError;
@@ -57,9 +58,7 @@ fn check(call: &Call, binding: &Value, pod: &Value) -> Result<(), ApiError> {
     let conflict = |why: String| Err(ApiError::conflict(&ResourceName::new("", "pods/binding"), name, why));
     let (uid, stored_uid) = (metadata::text(binding, "uid"), metadata::text(pod, "uid"));
     if !uid.is_empty() && uid != stored_uid {
-        return conflict(format!(
-            "Precondition failed: UID in precondition: {uid}, UID in object meta: {stored_uid}"
-        ));
+        return Err(other_uid(call, uid, stored_uid));
     }
     if metadata::is_terminating(pod) {
         return conflict(format!("pod {name} is being deleted, cannot be assigned to a host"));

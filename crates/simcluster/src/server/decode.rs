@@ -80,21 +80,24 @@ pub(crate) fn shape(
         fields.remove("kind");
     }
     let kind = &call.resource().kind;
-    let unfit = |error: serde_json::Error| {
-        ApiError::bad_request(format!(
+    let unfit = |value: &Value, error: serde_json::Error| match source {
+        Source::Body => ApiError::bad_request(format!(
             "{kind} in version {:?} cannot be handled as a {kind}: json: {error}",
             call.version().name
-        ))
+        )),
+        Source::Patch => bad_patch(call, value, &format!("json: {error}")),
     };
     let mut served = match &call.version().form {
-        Form::Typed(decode) | Form::Converted { decode, .. } => strip_kind(decode(&value).map_err(unfit)?),
+        Form::Typed(decode) | Form::Converted { decode, .. } => {
+            strip_kind(decode(&value).map_err(|error| unfit(&value, error))?)
+        }
         Form::Custom(_) => {
             let metadata = value.get("metadata").unwrap_or(&Value::Null);
             let metadata = Option::<ObjectMeta>::deserialize(metadata)
-                .map_err(unfit)?
+                .map_err(|error| unfit(&value, error))?
                 .unwrap_or_default();
             let mut served = value.clone();
-            served["metadata"] = serde_json::to_value(metadata).map_err(unfit)?;
+            served["metadata"] = serde_json::to_value(metadata).map_err(|error| unfit(&value, error))?;
             served
         }
     };
@@ -135,16 +138,22 @@ fn strict(call: &Call, patched: &Value, unknown: &[String], source: Source) -> A
                 "{kind} in version {version:?} cannot be handled as a {kind}: {what}"
             ))
         }
-        Source::Patch => {
-            // The answer repeats the whole object that the patch makes, of which nobody needs the owners.
-            let mut whole = patched.clone();
-            metadata::of(&mut whole).remove("managedFields");
-            whole["apiVersion"] = json!(call.api_version());
-            whole["kind"] = json!(call.resource().kind);
-            let patch = whole.to_string();
-            ApiError::invalid("", "", "", &[FieldError::invalid("patch", json!(patch), what)])
-        }
+        Source::Patch => bad_patch(call, patched, &what),
     }
+}
+
+/// The answer to a patch that makes something impossible repeats the whole of it, of which nobody needs the owners.
+fn bad_patch(call: &Call, patched: &Value, why: &str) -> ApiError {
+    let mut whole = patched.clone();
+    metadata::of(&mut whole).remove("managedFields");
+    whole["apiVersion"] = json!(call.api_version());
+    whole["kind"] = json!(call.resource().kind);
+    ApiError::invalid(
+        "",
+        "",
+        "",
+        &[FieldError::invalid("patch", json!(whole.to_string()), why)],
+    )
 }
 
 /// `apiVersion` and `kind` must be those of the path; built-in kinds may leave them out.

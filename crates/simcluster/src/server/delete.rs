@@ -66,10 +66,16 @@ impl DeleteOptions {
             (None, Some(false)) => Some(Propagation::Background),
             (None, None) => None,
             (Some(_), None) => {
-                let allowed = ["Background", "Foreground", "Orphan"];
+                let allowed = ["Foreground", "Background", "Orphan", "nil"];
                 return invalid(FieldError::not_supported("propagationPolicy", policy, &allowed));
             }
         };
+        if let Some(list) = body["dryRun"]
+            .as_array()
+            .filter(|list| list.iter().any(|item| item != "All"))
+        {
+            return invalid(FieldError::not_supported("dryRun", list, &["All"]));
+        }
         let text = |value: &Value| value.as_str().filter(|text| !text.is_empty()).map(str::to_owned);
         Ok(Self {
             grace_secs: body["gracePeriodSeconds"]
@@ -132,7 +138,11 @@ pub(crate) async fn delete_collection(call: &Call) -> Result<Reply, ApiError> {
             Err(error) => return Err(error),
         }
     }
-    Ok(call.reply_list(&json!({"resourceVersion": page.revision.to_string()}), items))
+    let mut metadata = json!({"resourceVersion": page.revision.to_string()});
+    if call.resource().custom {
+        metadata["continue"] = json!("");
+    }
+    Ok(call.reply_list(&metadata, items))
 }
 
 /// What one look at a stored object decides.
@@ -163,7 +173,7 @@ pub(crate) async fn delete_object(call: &Call, key: &Key, options: &DeleteOption
             Step::Remove => store
                 .delete(&resource.storage, key, entry.revision)
                 .ok()
-                .map(|_| Deleted::Gone(old)),
+                .map(|gone| Deleted::Gone(at_revision(old, gone.revision))),
             Step::Mark(marked) => mark(call, key, &entry, marked),
         };
         if let Some(done) = done {
@@ -191,6 +201,12 @@ async fn admit(call: &Call, old: &Value, options: &DeleteOptions) -> Result<(), 
     webhook::validate(call, write).await
 }
 
+/// The last state of an object, with the revision of its deletion.
+fn at_revision(mut object: Value, revision: u64) -> Value {
+    metadata::of(&mut object).insert("resourceVersion".to_owned(), json!(revision.to_string()));
+    object
+}
+
 /// Writes the mark, and removes the object if nothing holds it. `None`: somebody else was first.
 fn mark(call: &Call, key: &Key, entry: &Entry, mut marked: Value) -> Option<Deleted> {
     let (store, resource) = (&call.server.store, call.resource());
@@ -202,8 +218,9 @@ fn mark(call: &Call, key: &Key, entry: &Entry, mut marked: Value) -> Option<Dele
         || kinds::holds_itself(resource, &marked);
     if !waits {
         // If another writer comes in between, the object is gone or about to go by that writer's hand.
-        let _ = store.delete(&resource.storage, key, written.revision);
-        return Some(Deleted::Gone(marked));
+        let gone = store.delete(&resource.storage, key, written.revision);
+        let revision = gone.map_or(written.revision, |gone| gone.revision);
+        return Some(Deleted::Gone(at_revision(marked, revision)));
     }
     Some(Deleted::Marked(marked))
 }

@@ -35,7 +35,10 @@ pub(crate) fn create(
     };
     sent["apiVersion"] = json!(format!("{group}/v1"));
     sent["kind"] = json!(kind);
-    sent["metadata"] = json!({"creationTimestamp": seconds(server.clock.now())});
+    sent["metadata"] = match review {
+        Review::SelfSubject => json!({"creationTimestamp": seconds(server.clock.now())}),
+        Review::Token | Review::SelfSubjectAccess | Review::SubjectAccess => json!({}),
+    };
     sent["status"] = status;
     Ok(Reply::json(201, &sent))
 }

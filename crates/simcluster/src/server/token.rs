@@ -99,7 +99,7 @@ pub(crate) async fn issue(call: &Call) -> Result<Reply, ApiError> {
     );
     let answer = json!({
         "kind": "TokenRequest", "apiVersion": "authentication.k8s.io/v1",
-        "metadata": {"name": name, "namespace": namespace, "creationTimestamp": seconds(call.now)},
+        "metadata": {"name": name, "namespace": namespace, "uid": uid, "creationTimestamp": seconds(call.now)},
         "spec": {"audiences": audiences, "expirationSeconds": lifetime, "boundObjectRef": null},
         "status": {"token": token, "expirationTimestamp": seconds(expires)},
     });

@@ -66,6 +66,11 @@ fn check_uid(call: &Call, old: &Value, sent: &Value) -> Result<(), ApiError> {
     if sent.is_empty() || sent == stored {
         return Ok(());
     }
+    Err(other_uid(call, sent, stored))
+}
+
+/// The request is for an object of another uid than the one that is stored.
+pub(crate) fn other_uid(call: &Call, sent: &str, stored: &str) -> ApiError {
     let key = call.key();
     let namespace = if key.namespace.is_empty() {
         String::new()
@@ -77,7 +82,7 @@ fn check_uid(call: &Call, old: &Value, sent: &Value) -> Result<(), ApiError> {
         call.resource().name.plural,
         key.name
     );
-    Err(ApiError::conflict(&call.resource().name, &key.name, why))
+    ApiError::conflict(&call.resource().name, &key.name, why)
 }
 
 pub(crate) async fn patch(call: &Call) -> Result<Reply, ApiError> {
@@ -180,7 +185,7 @@ async fn prepare(call: &Call, old: &Value, new: &mut Value, dry_run: bool) -> Re
         complete(call, old, new);
     }
     kinds::prepare_update(resource, old, new);
-    if writes_whole(call) {
+    if writes_whole(call) && !kinds::keeps_generation(resource) {
         metadata::count_generation(resource, resource.has(Subresource::Status), old, new);
     }
     let warnings = if new == old { Vec::new() } else { judge(call, old, new)? };

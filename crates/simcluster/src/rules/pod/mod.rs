@@ -36,8 +36,21 @@ pub fn default(pod: &mut Value) {
             }
         }
     }
+    for volume in items_mut(spec, "volumes") {
+        if let Some(files) = volume.get_mut("downwardAPI") {
+            for field in items_mut(files, "items").filter_map(|item| item.get_mut("fieldRef")) {
+                set_default(field, "apiVersion", json!("v1"));
+            }
+        }
+    }
     if let Some(account) = spec.get("serviceAccountName").cloned() {
         spec["serviceAccount"] = account;
+    }
+    if let Some(status) = pod.get_mut("status") {
+        for condition in items_mut(status, "conditions") {
+            set_default(condition, "lastProbeTime", Value::Null);
+            set_default(condition, "lastTransitionTime", Value::Null);
+        }
     }
 }
 
@@ -117,7 +130,7 @@ pub fn prepare_create(pod: &mut Value, now: Timestamp) {
         let condition = json!({
             "type": "PodScheduled", "status": "False", "reason": "SchedulingGated",
             "message": "Scheduling is blocked due to non-empty scheduling gates",
-            "lastProbeTime": null, "lastTransitionTime": seconds(now), "observedGeneration": 1,
+            "lastProbeTime": null, "lastTransitionTime": seconds(now),
         });
         set_condition(&mut pod["status"]["conditions"], condition);
     }
@@ -173,6 +186,11 @@ pub fn validate(pod: &Value) -> Vec<FieldError> {
             if container["image"].as_str().unwrap_or_default().is_empty() {
                 errors.push(FieldError::required(format!("{path}.image"), ""));
             }
+            let mounts = items(container, "volumeMounts").enumerate();
+            let lost = mounts.filter(|(_, mount)| !items(spec, "volumes").any(|v| v["name"] == mount["name"]));
+            errors.extend(
+                lost.map(|(j, mount)| FieldError::not_found(format!("{path}.volumeMounts[{j}].name"), &mount["name"])),
+            );
             errors.extend(validate_resources(
                 &container["resources"],
                 &format!("{path}.resources"),

@@ -1,0 +1,122 @@
+//! What the smaller built-in kinds must look like: one function each, over a whole object.
+
+use serde_json::{Value, json};
+
+use super::kinds::items;
+use crate::status::FieldError;
+
+pub(super) fn node(node: &Value) -> Vec<FieldError> {
+    let effects = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
+    let unknown = items(&node["spec"], "taints").enumerate();
+    let unknown = unknown.filter(|(_, taint)| !effects.iter().any(|effect| taint["effect"] == *effect));
+    unknown
+        .map(|(i, taint)| {
+            let field = format!("metadata.taints[{i}].effect");
+            match taint["effect"].as_str().unwrap_or_default() {
+                "" => FieldError::required(field, ""),
+                effect => FieldError::not_supported(field, effect, &effects),
+            }
+        })
+        .collect()
+}
+
+pub(super) fn service(service: &Value) -> Vec<FieldError> {
+    let spec = &service["spec"];
+    let portless = spec["clusterIP"] == "None" || spec["type"] == "ExternalName";
+    match portless || items(spec, "ports").next().is_some() {
+        true => Vec::new(),
+        false => vec![FieldError::required("spec.ports", "")],
+    }
+}
+
+pub(super) fn lease(lease: &Value) -> Vec<FieldError> {
+    let duration = &lease["spec"]["leaseDurationSeconds"];
+    match duration.as_i64() {
+        Some(seconds) if seconds <= 0 => {
+            let why = "must be greater than 0";
+            vec![FieldError::invalid("spec.leaseDurationSeconds", duration, why)]
+        }
+        _ => Vec::new(),
+    }
+}
+
+pub(super) fn budget(budget: &Value) -> Vec<FieldError> {
+    let spec = &budget["spec"];
+    let (min, max) = (&spec["minAvailable"], &spec["maxUnavailable"]);
+    if !min.is_null() && !max.is_null() {
+        // The value is told as Go's internal type has it.
+        let policy = &spec["unhealthyPodEvictionPolicy"];
+        let selector = &spec["selector"];
+        let told = format!(
+            "{{\"MinAvailable\":{min},\"Selector\":{selector},\"MaxUnavailable\":{max},\"UnhealthyPodEvictionPolicy\":{policy}}}"
+        );
+        let why = "minAvailable and maxUnavailable cannot be both set";
+        return vec![FieldError::invalid_text("spec", &told, why)];
+    }
+    let negative = [("spec.minAvailable", min), ("spec.maxUnavailable", max)];
+    let negative = negative
+        .iter()
+        .filter(|(_, value)| value.as_i64().is_some_and(|n| n < 0));
+    let why = "must be greater than or equal to 0";
+    negative
+        .map(|(field, value)| FieldError::invalid(*field, value, why))
+        .collect()
+}
+
+pub(super) fn autoscaler(autoscaler: &Value) -> Vec<FieldError> {
+    let spec = &autoscaler["spec"];
+    let target = &spec["scaleTargetRef"];
+    let text = |field: &str| target[field].as_str().unwrap_or_default();
+    let (min, max) = (&spec["minReplicas"], spec["maxReplicas"].as_i64().unwrap_or(0));
+    let mut errors = Vec::new();
+    if let Some(fewest) = min.as_i64().filter(|min| *min < 1) {
+        let why = "must be greater than or equal to 1";
+        errors.push(FieldError::invalid("spec.minReplicas", json!(fewest), why));
+    }
+    if max < 1 {
+        errors.push(FieldError::required(
+            "spec.maxReplicas",
+            "must be set and greater than 0",
+        ));
+    }
+    if min.as_i64().is_some_and(|min| max < min) {
+        let why = "must be greater than or equal to `minReplicas`";
+        errors.push(FieldError::invalid("spec.maxReplicas", json!(max), why));
+    }
+    if !text("apiVersion").contains('/') {
+        let why = "apiVersion must specify API group";
+        errors.push(FieldError::invalid(
+            "spec.scaleTargetRef.apiVersion",
+            json!(text("apiVersion")),
+            why,
+        ));
+    }
+    for field in ["kind", "name"] {
+        if text(field).is_empty() {
+            errors.push(FieldError::required(format!("spec.scaleTargetRef.{field}"), ""));
+        }
+    }
+    errors
+}
+
+pub(super) fn role(role: &Value) -> Vec<FieldError> {
+    let silent = items(role, "rules").enumerate();
+    let silent = silent.filter(|(_, rule)| items(rule, "verbs").next().is_none());
+    let why = "verbs must contain at least one value";
+    silent
+        .map(|(i, _)| FieldError::required(format!("rules[{i}].verbs"), why))
+        .collect()
+}
+
+/// A binding is for one role; another role takes another binding.
+pub(super) fn same_role(old: &Value, new: &Value) -> Vec<FieldError> {
+    let role = &new["roleRef"];
+    if old["roleRef"] == *role {
+        return Vec::new();
+    }
+    let told = format!(
+        "{{\"APIGroup\":{},\"Kind\":{},\"Name\":{}}}",
+        role["apiGroup"], role["kind"], role["name"]
+    );
+    vec![FieldError::invalid_text("roleRef", &told, "cannot change roleRef")]
+}
