@@ -148,5 +148,5 @@ macro_rules! files {
 }
 
 files! {
-    apply create patch read update watch
+    apply create delete kinds patch pods read update watch
 }

@@ -16,6 +16,7 @@ static SCRUBBED: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
         (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", "<microtime>"),
         (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", "<time>"),
         (r"current: \d+", "current: <rv>"),
+        (r"in record \(\d+\)", "in record (<rv>)"),
         (r#"(resourceVersion\\*":\\*")\d+"#, "$1<rv>"),
         (
             r"too old resource version: (\d+) \(\d+\)",
@@ -79,6 +80,16 @@ impl Normalizer {
         }
         if fields.get("status").is_some_and(|status| status == "Failure") {
             sort_causes(fields);
+        }
+        // Owners are named by their uid in the keys of managed fields.
+        for key in fields
+            .keys()
+            .filter(|key| UID.is_match(key))
+            .cloned()
+            .collect::<Vec<_>>()
+        {
+            let value = fields.remove(&key).unwrap_or_default();
+            fields.insert(self.text(&key), value);
         }
         fields.values_mut().for_each(|field| self.value(field));
     }

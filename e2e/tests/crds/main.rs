@@ -1,6 +1,9 @@
 //! Our CRDs on a real kube-apiserver: they are established, every rule holds, nothing that a user writes is lost.
+//! The embedded cluster must keep every rule with the same words.
 
 mod coverage;
+#[path = "../common/embedded.rs"]
+mod embedded;
 mod pod_template;
 mod table;
 
@@ -21,6 +24,7 @@ use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
+use embedded::Embedded;
 use table::{Case, Table};
 
 static PLANE: Shared = Shared::new(ControlPlane::builder);
@@ -41,6 +45,10 @@ pub(crate) async fn cluster() -> Result<(&'static ControlPlane, Client)> {
 
 async fn install(plane: &ControlPlane, client: &Client) -> Result<()> {
     apply_crds(plane)?;
+    established(client).await
+}
+
+async fn established(client: &Client) -> Result<()> {
     let crds: Api<CustomResourceDefinition> = Api::all(client.clone());
     eventually("our CRDs to be established", LIMIT, async || -> Result<()> {
         for crd in crds.list(&ListParams::default()).await? {
@@ -130,6 +138,22 @@ async fn our_crds_are_established_and_applying_them_again_changes_nothing() -> R
 #[tokio::test]
 async fn every_rule_holds() -> Result<()> {
     let (_, client) = cluster().await?;
+    judge_all(&client).await
+}
+
+#[tokio::test]
+async fn every_rule_holds_on_the_embedded_cluster() -> Result<()> {
+    let cluster = Embedded::start().await?;
+    let client = cluster.client().await?;
+    let crds: Api<CustomResourceDefinition> = Api::all(client.clone());
+    for definition in DEFINITIONS.iter() {
+        crds.create(&PostParams::default(), definition).await?;
+    }
+    established(&client).await?;
+    judge_all(&client).await
+}
+
+async fn judge_all(client: &Client) -> Result<()> {
     let table = Table::read()?;
     let cases = table.cases();
     let outcomes = stream::iter(cases.iter().enumerate())
