@@ -16,6 +16,6 @@ pub use apply::{ApplyError, Conflict, FieldSet, Writer, apply, track_update};
 pub use decode::decode_builtin;
 pub use json::{JsonPatch, JsonPatchError};
 pub use merge::{MergePatchError, merge_patch};
-pub use openapi::{OpenApiError, builtin_types};
+pub use openapi::{OpenApiError, builtin_types, published};
 pub use strategic::{StrategicError, strategic_merge_patch};
 pub use types::{TypeSchema, Types};

@@ -42,9 +42,46 @@ fn metadata_types() -> &'static Types {
     TYPES.get_or_init(|| read_builtin(|name| name.starts_with(META_TYPES)))
 }
 
+fn document() -> &'static Value {
+    static DOCUMENT: OnceLock<Value> = OnceLock::new();
+    DOCUMENT
+        .get_or_init(|| serde_json::from_str(BUILTIN_DOCUMENT).expect("the document is part of the program and tested"))
+}
+
+/// What the API server publishes of a built-in kind: the name of its schema, and with it all that it refers to.
+pub fn published(kind: &Value) -> Option<(String, Map<String, Value>)> {
+    let all = document()["components"]["schemas"].as_object()?;
+    let of_kind = |schema: &Value| {
+        let kinds = schema["x-kubernetes-group-version-kind"].as_array();
+        kinds.is_some_and(|kinds| kinds.contains(kind))
+    };
+    let (name, _) = all.iter().find(|(_, schema)| of_kind(schema))?;
+    let mut reached = Map::new();
+    let mut open = vec![name.clone()];
+    while let Some(next) = open.pop() {
+        if let Some(schema) = all.get(&next).filter(|_| !reached.contains_key(&next)) {
+            references(schema, &mut open);
+            reached.insert(next, schema.clone());
+        }
+    }
+    Some((name.clone(), reached))
+}
+
+fn references(schema: &Value, found: &mut Vec<String>) {
+    match schema {
+        Value::Object(fields) => fields
+            .iter()
+            .for_each(|(keyword, value)| match (keyword.as_str(), value) {
+                ("$ref", Value::String(target)) => found.extend(target.rsplit('/').next().map(str::to_owned)),
+                _ => references(value, found),
+            }),
+        Value::Array(items) => items.iter().for_each(|item| references(item, found)),
+        _ => {}
+    }
+}
+
 fn read_builtin(is_wanted: fn(&str) -> bool) -> Types {
-    let mut document: Value =
-        serde_json::from_str(BUILTIN_DOCUMENT).expect("the document is part of the program and tested");
+    let mut document = document().clone();
     if let Some(schemas) = document["components"]["schemas"].as_object_mut() {
         schemas.retain(|name, _| is_wanted(name));
     }
@@ -96,6 +133,7 @@ impl Types {
     /// The types of one custom resource: its structural schema and, from the built-in types, its metadata.
     pub fn from_custom_resource(api_version: &str, kind: &str, schema: &Value) -> Result<Self, OpenApiError> {
         let mut types = metadata_types().clone();
+        types.custom = true;
         let object_meta = types.named.iter().position(|(name, _)| name == OBJECT_META).map(TypeId);
         let ids: Ids = object_meta.map(|id| (OBJECT_META, id)).into_iter().collect();
         let name = format!("{api_version}.{kind}");

@@ -20,6 +20,8 @@ pub struct Types {
     pub(super) named: Vec<(String, Shapes)>,
     /// `apiVersion` and `kind` to the type.
     pub(super) kinds: BTreeMap<String, BTreeMap<String, TypeId>>,
+    /// Whether the kinds are custom ones, which no Go struct holds.
+    pub(super) custom: bool,
 }
 
 /// A position in [`Types::named`].
@@ -149,6 +151,7 @@ impl Default for Types {
             ("deduced".to_owned(), any(DEDUCED, false)),
         ];
         Self {
+            custom: false,
             named,
             kinds: BTreeMap::new(),
         }
@@ -236,7 +239,7 @@ impl<'a> TypeSchema<'a> {
     /// The object that a kind starts from before anything is written to it. Fields that a Go struct holds by value are
     /// there although nobody set them (`{}`, or null for a required list): they are owned by nobody.
     pub(super) fn zero(self) -> Value {
-        let Some(map) = self.map() else {
+        let Some(map) = self.map().filter(|_| !self.types.custom) else {
             return Value::Object(Map::new());
         };
         let mut object = Map::new();

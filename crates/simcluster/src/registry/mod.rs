@@ -203,6 +203,11 @@ impl Resource {
         if !self.traits.delete_collection {
             verbs.remove(2);
         }
+        if self.custom {
+            // The order in which the API server tells the verbs of custom resources.
+            verbs.retain(|verb| *verb != "create");
+            verbs.insert(5, "create");
+        }
         verbs
     }
 

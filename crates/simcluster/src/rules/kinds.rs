@@ -78,7 +78,12 @@ pub fn default(resource: &Resource, object: &mut Value) {
         Some(Special::Service) => default_service(object),
         Some(Special::PriorityClass) => set_default(object, "preemptionPolicy", json!("PreemptLowerPriority")),
         Some(Special::Role) => set_default(object, "rules", Value::Null),
-        Some(Special::Autoscaler) => set_default(&mut object["spec"], "minReplicas", json!(1)),
+        Some(Special::Autoscaler) => {
+            let target = json!({"type": "Utilization", "averageUtilization": 80});
+            let cpu = json!({"type": "Resource", "resource": {"name": "cpu", "target": target}});
+            set_default(&mut object["spec"], "minReplicas", json!(1));
+            set_default(&mut object["spec"], "metrics", json!([cpu]));
+        }
         Some(Special::Definition) => default_definition(object),
         Some(Special::Webhooks { mutating }) => default_webhooks(object, mutating),
         _ => {}
@@ -500,6 +505,7 @@ pub fn on_mark(resource: &Resource, object: &mut Value) {
             finalizers.push(CLEANUP_FINALIZER.to_owned());
             finalizers.dedup();
             metadata::set_finalizers(object, &finalizers);
+            metadata::of(object).remove("deletionGracePeriodSeconds");
         }
         _ => {}
     }

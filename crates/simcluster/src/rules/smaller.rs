@@ -23,10 +23,15 @@ pub(super) fn node(node: &Value) -> Vec<FieldError> {
 pub(super) fn service(service: &Value) -> Vec<FieldError> {
     let spec = &service["spec"];
     let portless = spec["clusterIP"] == "None" || spec["type"] == "ExternalName";
-    match portless || items(spec, "ports").next().is_some() {
-        true => Vec::new(),
-        false => vec![FieldError::required("spec.ports", "")],
+    let count = items(spec, "ports").count();
+    if count == 0 && !portless {
+        return vec![FieldError::required("spec.ports", "")];
     }
+    let nameless = items(spec, "ports").enumerate();
+    let nameless = nameless.filter(|(_, port)| count > 1 && port["name"].as_str().unwrap_or_default().is_empty());
+    nameless
+        .map(|(i, _)| FieldError::required(format!("spec.ports[{i}].name"), ""))
+        .collect()
 }
 
 pub(super) fn lease(lease: &Value) -> Vec<FieldError> {

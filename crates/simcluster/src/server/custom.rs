@@ -8,6 +8,7 @@ use super::Call;
 use crate::registry::Form;
 use crate::rules::metadata;
 use crate::schema::{Schema, Validation};
+use crate::status::FieldError;
 
 pub(crate) fn schema(call: &Call) -> Option<&Schema> {
     match &call.version().form {
@@ -36,5 +37,34 @@ pub(crate) fn validate(call: &Call, object: &Value, old: Option<&Value>) -> Vali
         metadata::of(&mut named);
         named
     };
-    schema.validate(&named(object), old.map(named).as_ref())
+    let mut validation = schema.validate(&named(object), old.map(named).as_ref());
+    validation.errors.extend(scale_problem(call, object));
+    validation
+}
+
+/// The field that holds the replicas of a scale is a number that a scale can show.
+fn scale_problem(call: &Call, object: &Value) -> Option<FieldError> {
+    let Form::Custom(version) = &call.version().form else {
+        return None;
+    };
+    let path = &version.scale.as_ref()?.spec_replicas;
+    let replicas = path.split('.').try_fold(object, |value, field| value.get(field))?;
+    let path = format!(".{path}");
+    let why = "should be a non-negative integer";
+    match replicas {
+        Value::Number(number) if number.as_i64().is_some() => {
+            let negative = number.as_i64().is_some_and(|n| n < 0);
+            negative.then(|| FieldError::invalid(path, replicas, why))
+        }
+        other => {
+            let (kind, shown) = match other {
+                Value::String(text) => ("string", text.clone()),
+                Value::Number(_) => ("float64", other.to_string()),
+                Value::Bool(_) => ("bool", other.to_string()),
+                _ => return None,
+            };
+            let why = format!("{path} accessor error: {shown} is of the type {kind}, expected int64");
+            Some(FieldError::invalid(path, json!(0), why))
+        }
+    }
 }

@@ -14,7 +14,7 @@ use crate::schema::duplicate_fields;
 use crate::status::{ApiError, FieldError};
 
 /// How much of a body an error message repeats.
-const EXCERPT_BYTES: usize = 1024;
+const EXCERPT_BYTES: usize = 30;
 
 /// An object in stored form, and what its sender should know.
 #[derive(Debug)]
@@ -53,10 +53,24 @@ pub(crate) fn value(body: &Body, kind: &str) -> Result<Value, ApiError> {
 }
 
 fn unrecognized(kind: &str, why: &str, body: &[u8]) -> ApiError {
-    let excerpt = String::from_utf8_lossy(&body[..body.len().min(EXCERPT_BYTES)]);
+    let excerpt = excerpt(body);
     ApiError::bad_request(format!(
         "the object provided is unrecognized (must be of type {kind}): couldn't get version/kind; {why} ({excerpt})"
     ))
+}
+
+/// The beginning of a body: as text if it looks like JSON, else as hexadecimal digits.
+fn excerpt(body: &[u8]) -> String {
+    let shown = &body[..body.len().min(EXCERPT_BYTES)];
+    let cut = if shown.len() < body.len() { " ..." } else { "" };
+    match body.first() {
+        None => "<empty>".to_owned(),
+        Some(b'{') => format!("{}{cut}", String::from_utf8_lossy(shown)),
+        Some(_) => {
+            let digits: String = shown.iter().map(|byte| format!("{byte:02x}")).collect();
+            format!("{digits}{cut}")
+        }
+    }
 }
 
 /// Reads the object that a request carries.
@@ -168,9 +182,9 @@ fn check_kind(call: &Call, value: &Value) -> Result<(), ApiError> {
     let (version, kind) = (text("apiVersion"), text("kind"));
     if resource.custom {
         if kind.is_empty() {
-            let excerpt = String::from_utf8_lossy(&call.body.bytes[..call.body.bytes.len().min(EXCERPT_BYTES)]);
+            let (whole, excerpt) = (String::from_utf8_lossy(&call.body.bytes), excerpt(&call.body.bytes));
             return Err(ApiError::bad_request(format!(
-                "the object provided is unrecognized (must be of type {}): Object 'Kind' is missing in '{excerpt}' ({excerpt})",
+                "the object provided is unrecognized (must be of type {}): Object 'Kind' is missing in '{whole}' ({excerpt})",
                 resource.kind
             )));
         }

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use super::output::Reply;
 use super::{header_text, openapi};
 use crate::registry::{Registry, Resource, Review, Subresource};
+use crate::status::ApiError;
 
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
@@ -60,7 +61,10 @@ pub(super) fn resources(registry: &Registry, group: &str, version: &str) -> Repl
         .get(group)
         .is_some_and(|versions| versions.iter().any(|v| v == version))
     {
-        return Reply::page_not_found();
+        return match group {
+            "" => Reply::error(&ApiError::unknown_resource()),
+            _ => Reply::page_not_found(),
+        };
     }
     let mut list: Vec<Value> = served_in(registry, group, version).flat_map(legacy_entries).collect();
     list.extend(reviews_in(group, version).map(|(plural, kind)| {

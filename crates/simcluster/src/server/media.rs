@@ -1,5 +1,7 @@
 //! Content negotiation: in which form a client wants the answer, and in which form it sent the body.
 
+use serde_json::json;
+
 use crate::status::ApiError;
 use crate::table::{IncludeObject, TableError};
 
@@ -28,6 +30,13 @@ pub(crate) enum View {
     AggregatedDiscovery,
 }
 
+/// What the API server speaks.
+const KNOWN: [&str; 3] = [
+    "application/json",
+    "application/yaml",
+    "application/vnd.kubernetes.protobuf",
+];
+
 /// The first form of an `Accept` header that the server can give.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub(crate) struct Accepted {
@@ -43,8 +52,17 @@ impl Accepted {
         }
         let first = header.split(',').find_map(Self::clause);
         first.ok_or_else(|| {
-            let message = "only the following media types are accepted: application/json, application/yaml, application/vnd.kubernetes.protobuf";
-            ApiError::new(406, "NotAcceptable", message)
+            let known = |clause: &str| KNOWN.contains(&media_type(clause)) || clause.trim().starts_with("*/*");
+            match header.split(',').any(known) {
+                true => {
+                    let message = format!("only the following media types are accepted: {}", KNOWN.join(", "));
+                    ApiError::new(406, "NotAcceptable", message)
+                }
+                false => {
+                    let message = format!("406: Not Acceptable\n\nAvailable representations: {}", KNOWN.join(", "));
+                    ApiError::new(406, "NotAcceptable", message).with_details(json!({}))
+                }
+            }
         })
     }
 

@@ -213,7 +213,8 @@ impl Server {
             let known = groups
                 .get(&target.group)
                 .is_some_and(|versions| versions.contains(&target.version));
-            return if known {
+            let custom = registry.iter().any(|r| *r.name.group == *target.group && r.custom);
+            return if known && !custom {
                 Err(ApiError::unknown_resource())
             } else {
                 Ok(None)
@@ -227,6 +228,10 @@ impl Server {
             None => None,
             Some(path) => match resource.subresources.iter().find(|s| s.path() == path) {
                 Some(subresource) => Some(*subresource),
+                None if resource.custom => {
+                    let name = target.name.as_deref().unwrap_or_default();
+                    return Err(ApiError::not_found(&resource.name, name));
+                }
                 None => return Err(ApiError::unknown_resource()),
             },
         };

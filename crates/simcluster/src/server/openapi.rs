@@ -1,13 +1,14 @@
 //! `/openapi/v3`: as much as clients need to know that a kind can be patched, applied and validated.
 //!
-//! Custom resources show the schema of their definition. Built-in kinds show that they are objects: `kubectl create`
-//! and `apply` ask for no more, `kubectl explain` would.
+//! Custom resources show the schema of their definition, built-in kinds theirs without the descriptions, which
+//! `kubectl explain` would show.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use serde_json::{Map, Value, json};
 
 use super::output::Reply;
+use crate::patch::published;
 use crate::registry::{Form, Registry, Resource, Version};
 
 const PATCHES: [&str; 4] = [
@@ -69,10 +70,19 @@ fn document(registry: &Registry, group: &str, version: &str) -> Value {
             document_path(group, version),
             resource.name.plural
         );
-        let name = schema_name(resource, version);
         let kind = json!({"group": group, "version": version, "kind": resource.kind});
+        let name = match published(&kind).filter(|_| !resource.custom) {
+            Some((name, published)) => {
+                schemas.extend(published);
+                name
+            }
+            None => {
+                let name = schema_name(resource, version);
+                schemas.insert(name.clone(), schema(served, &kind));
+                name
+            }
+        };
         paths.insert(path, json!({"patch": patch_operation(resource, &name, &kind)}));
-        schemas.insert(name, schema(served, &kind));
     }
     json!({
         "openapi": "3.0.0", "info": {"title": "Kubernetes", "version": "v1.36.3"},

@@ -151,7 +151,11 @@ impl Call {
     /// An answer with a list.
     pub(crate) fn reply_list(&self, metadata: &Value, items: Vec<Document>) -> Reply {
         if let View::Table(include) = self.accepted.view {
-            let table = self.table(metadata, items, include);
+            let mut metadata = metadata.clone();
+            if let Some(fields) = metadata.as_object_mut() {
+                fields.retain(|_, value| value != "");
+            }
+            let table = self.table(&metadata, items, include);
             return self.finish(200, Bytes::from(table.to_string()));
         }
         let partial = self.accepted.view == View::Metadata;

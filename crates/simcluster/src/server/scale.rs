@@ -9,7 +9,7 @@ use super::{Call, decode};
 use crate::registry::custom::ScalePaths;
 use crate::registry::{Form, Subresource};
 use crate::rules::metadata;
-use crate::status::{ApiError, FieldError};
+use crate::status::ApiError;
 
 pub(crate) fn get(call: &Call) -> Result<Reply, ApiError> {
     let paths = paths(call)?;
@@ -39,12 +39,6 @@ async fn write(
     let paths = paths(call)?;
     let written = rewrite(call, dry_run, |old| {
         let scale = change(scale_of(&paths, old))?;
-        let replicas = scale["spec"]["replicas"].as_i64().unwrap_or(0);
-        if replicas < 0 {
-            let why = "must be greater than or equal to 0";
-            let error = FieldError::invalid("spec.replicas", json!(replicas), why);
-            return Err(ApiError::invalid("autoscaling", "Scale", call.name(), &[error]));
-        }
         let mut new = with_replicas(&paths, old, &scale);
         let version = metadata::text(&scale, "resourceVersion");
         if !version.is_empty() {
