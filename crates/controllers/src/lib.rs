@@ -19,6 +19,7 @@ mod replica;
 pub mod runtime;
 mod set;
 mod shell;
+pub mod wait_for;
 mod write;
 
 pub use key::Key;

@@ -134,9 +134,9 @@ impl Shell {
     }
 
     /// Makes the stored object be `wanted`; what others wrote into its metadata stays.
-    async fn replace<V: Affects>(&self, wanted: &V::Object, content: Content) -> Result<(), WriteError>
+    async fn replace<V>(&self, wanted: &V::Object, content: Content) -> Result<(), WriteError>
     where
-        V: Clone + Into<V::Object>,
+        V: Affects + Clone + Into<V::Object>,
     {
         let _permit = self.permit().await;
         let key = ObjectKey::of(wanted.meta());

@@ -2,11 +2,15 @@
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
 
 use anyhow::{Context, Result};
+use grove_controllers::wait_for;
 use grove_simcluster::door::Listener;
-use grove_simcluster::{Cluster, NodeSpec, User};
+use grove_simcluster::{Cluster, FleetOptions, InitRunner, NodeSpec, User};
 use jiff::Timestamp;
+use kube::Client;
+use serde_json::Value;
 
 /// A running cluster that other programs can reach. Dropping it ends it and removes its kubeconfig.
 #[derive(Debug)]
@@ -19,11 +23,18 @@ pub(crate) struct Embedded {
 impl Embedded {
     /// Starts a cluster with these nodes and writes its kubeconfig.
     pub(crate) async fn start(nodes: Vec<NodeSpec>, listen: SocketAddr, kubeconfig: PathBuf) -> Result<Self> {
+        let client = Arc::new(OnceLock::new());
+        let fleet = FleetOptions {
+            init_runner: Some(waiting(client.clone())),
+            ..FleetOptions::default()
+        };
         let cluster = Cluster::builder()
             .start_time(Timestamp::now())
             .seed(random()?)
+            .fleet(fleet)
             .nodes(nodes)
             .start();
+        client.get_or_init(|| cluster.client());
         // The token is the only credential: whoever can read the file is the administrator.
         let token = format!("{:016x}{:016x}", random()?, random()?);
         cluster.server().trust_token(&token, User::admin());
@@ -40,6 +51,24 @@ impl Embedded {
     pub(crate) fn kubeconfig(&self) -> &Path {
         &self.kubeconfig
     }
+}
+
+/// Runs `grove wait-for` in this process for the init containers that ask for it; others the nodes only pretend to run.
+fn waiting(client: Arc<OnceLock<Client>>) -> InitRunner {
+    Arc::new(move |pod: &Value, container: &Value| {
+        let arguments = container["args"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_str);
+        let parents = wait_for::parents_in(arguments)?;
+        let client = client.get()?.clone();
+        let namespace = pod["metadata"]["namespace"].as_str().unwrap_or_default().to_owned();
+        Some(Box::pin(async move {
+            wait_for::run(client, &namespace, &parents, |_| {}).await;
+            0
+        }))
+    })
 }
 
 impl Drop for Embedded {

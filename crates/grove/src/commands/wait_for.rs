@@ -2,8 +2,8 @@
 
 use std::process::ExitCode;
 
-use grove::wait_for::{self, Parent, Progress};
 use grove_api::config::ClientConnection;
+use grove_controllers::wait_for::{self, Parent, Progress};
 
 use crate::client::Cluster;
 use crate::exit::{self, Failure};

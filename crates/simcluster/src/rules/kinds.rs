@@ -282,16 +282,13 @@ pub fn prepare_create(resource: &Resource, object: &mut Value, now: Timestamp) {
 
 /// Carries over what only the server decides.
 pub fn prepare_update(resource: &Resource, old: &Value, new: &mut Value) {
-    match special(resource) {
-        Some(Special::Service) => {
-            for field in ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"] {
-                let kept = old["spec"][field].clone();
-                if !kept.is_null() {
-                    set_default(&mut new["spec"], field, kept);
-                }
+    if let Some(Special::Service) = special(resource) {
+        for field in ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"] {
+            let kept = old["spec"][field].clone();
+            if !kept.is_null() {
+                set_default(&mut new["spec"], field, kept);
             }
         }
-        _ => {}
     }
 }
 

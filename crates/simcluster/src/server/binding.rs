@@ -4,8 +4,8 @@ use serde_json::{Value, json};
 
 use super::Call;
 use super::output::Reply;
-use super::{decode, webhook};
 use super::update::other_uid;
+use super::{decode, webhook};
 use crate::clock::seconds;
 use crate::rules::{kinds, metadata};
 use crate::status::ApiError;

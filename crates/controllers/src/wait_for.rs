@@ -60,6 +60,15 @@ pub enum Progress {
     },
 }
 
+/// The parents that the arguments of a container name, if it is one that waits (`wait-for --podcliques=FQN:N …`).
+pub fn parents_in<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Option<Vec<Parent>> {
+    let mut arguments = arguments.into_iter();
+    (arguments.next() == Some("wait-for")).then_some(())?;
+    arguments
+        .map(|argument| argument.strip_prefix("--podcliques=")?.parse().ok())
+        .collect()
+}
+
 /// Returns when every parent has its ready pods; `tell` hears of what happens meanwhile.
 pub async fn run(client: Client, namespace: &str, parents: &[Parent], tell: impl Fn(Progress)) {
     let resource = ApiResource::erase::<PodClique>(&());
@@ -131,6 +140,14 @@ mod tests {
             "status": {"readyReplicas": ready},
         });
         clique
+    }
+
+    #[test]
+    fn a_container_that_waits_is_known_by_its_arguments() {
+        let parents = parents_in(["wait-for", "--podcliques=a-0-b:2", "--podcliques=a-0-c:1"]);
+        assert_eq!(parents, Some(vec![parent("a-0-b", 2), parent("a-0-c", 1)]));
+        assert_eq!(parents_in(["serve", "--podcliques=a-0-b:2"]), None);
+        assert_eq!(parents_in([]), None);
     }
 
     #[test]
