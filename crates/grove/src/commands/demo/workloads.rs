@@ -15,8 +15,12 @@ use crate::racks::LEVELS;
 const NAMESPACE: &str = "default";
 
 /// The workloads that the demo runs, as files that users start from.
-const MANIFESTS: [(&str, &str); 2] = [
+const MANIFESTS: [(&str, &str); 3] = [
     ("simple.yaml", include_str!("../../../../../examples/simple.yaml")),
+    (
+        "ordered-start.yaml",
+        include_str!("../../../../../examples/ordered-start.yaml"),
+    ),
     (
         "disaggregated.yaml",
         include_str!("../../../../../examples/disaggregated.yaml"),
