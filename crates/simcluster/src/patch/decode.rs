@@ -12,6 +12,26 @@ pub fn decode_builtin(object: &mut Value, schema: TypeSchema<'_>) -> Vec<String>
     unknown
 }
 
+/// Removes empty maps, which Go's types leave out. An empty struct stays: it says that something is wanted.
+pub fn drop_empty_maps(object: &mut Value, schema: TypeSchema<'_>) {
+    match (object, schema.map(), schema.list()) {
+        (_, Some(_), Some(_)) => {}
+        (Value::Object(fields), Some(map), _) => fields.retain(|name, value| {
+            let Some(schema) = map.field(name) else { return true };
+            let is_map = schema.list().is_none() && schema.map().is_some_and(MapView::is_plain);
+            if is_map && value.as_object().is_some_and(Map::is_empty) {
+                return false;
+            }
+            drop_empty_maps(value, schema);
+            true
+        }),
+        (Value::Array(items), _, Some(ListView { items: schema, .. })) => {
+            items.iter_mut().for_each(|item| drop_empty_maps(item, schema));
+        }
+        _ => {}
+    }
+}
+
 fn visit(schema: TypeSchema<'_>, value: &mut Value, path: &str, unknown: &mut Vec<String>) {
     match (value, schema.map(), schema.list()) {
         // A type of any shape holds raw JSON, which is kept as it is.

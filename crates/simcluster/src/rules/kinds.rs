@@ -282,12 +282,13 @@ pub fn prepare_create(resource: &Resource, object: &mut Value, now: Timestamp) {
 
 /// Carries over what only the server decides.
 pub fn prepare_update(resource: &Resource, old: &Value, new: &mut Value) {
-    if let Some(Special::Service) = special(resource) {
-        for field in ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"] {
-            let kept = old["spec"][field].clone();
-            if !kept.is_null() {
-                set_default(&mut new["spec"], field, kept);
-            }
+    if special(resource) != Some(Special::Service) {
+        return;
+    }
+    for field in ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"] {
+        let kept = old["spec"][field].clone();
+        if !kept.is_null() {
+            set_default(&mut new["spec"], field, kept);
         }
     }
 }
@@ -305,6 +306,14 @@ pub fn validate(resource: &Resource, object: &Value) -> Vec<FieldError> {
         Some(Special::Budget) => smaller::budget(object),
         Some(Special::Autoscaler) => smaller::autoscaler(object),
         Some(Special::Role) => smaller::role(object),
+        _ => Vec::new(),
+    }
+}
+
+/// Judges what a write to a subresource made of an object.
+pub fn validate_status(resource: &Resource, object: &Value) -> Vec<FieldError> {
+    match special(resource) {
+        Some(Special::Service) => smaller::service_status(object),
         _ => Vec::new(),
     }
 }

@@ -1,5 +1,7 @@
 //! What the smaller built-in kinds must look like: one function each, over a whole object.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Value, json};
 
 use super::kinds::items;
@@ -27,11 +29,31 @@ pub(super) fn service(service: &Value) -> Vec<FieldError> {
     if count == 0 && !portless {
         return vec![FieldError::required("spec.ports", "")];
     }
-    let nameless = items(spec, "ports").enumerate();
-    let nameless = nameless.filter(|(_, port)| count > 1 && port["name"].as_str().unwrap_or_default().is_empty());
-    nameless
-        .map(|(i, _)| FieldError::required(format!("spec.ports[{i}].name"), ""))
-        .collect()
+    let mut errors = Vec::new();
+    let mut seen = BTreeSet::new();
+    for (i, port) in items(spec, "ports").enumerate() {
+        let (field, name) = (
+            format!("spec.ports[{i}].name"),
+            port["name"].as_str().unwrap_or_default(),
+        );
+        if name.is_empty() && count > 1 {
+            errors.push(FieldError::required(field, ""));
+        } else if !name.is_empty() && !seen.insert(name) {
+            errors.push(FieldError::duplicate(field, name));
+        }
+    }
+    errors
+}
+
+pub(super) fn service_status(service: &Value) -> Vec<FieldError> {
+    let balanced = service["spec"]["type"] == "LoadBalancer";
+    match balanced || items(&service["status"]["loadBalancer"], "ingress").next().is_none() {
+        true => Vec::new(),
+        false => {
+            let why = "may only be used when `spec.type` is 'LoadBalancer'";
+            vec![FieldError::forbidden("status.loadBalancer.ingress", why)]
+        }
+    }
 }
 
 pub(super) fn lease(lease: &Value) -> Vec<FieldError> {

@@ -21,8 +21,11 @@ pub(crate) async fn create(call: &Call) -> Result<Reply, ApiError> {
     let decoded = decode::object(call, "CreateOptions")?;
     let mut warnings = decoded.warnings;
     warnings.extend(metadata::warnings(call.resource(), None, &decoded.object));
-    let made = create_object(call, decoded.object, dry_run).await?;
-    Ok(call.reply(201, made).with_warnings(warnings))
+    let made = create_object(call, decoded.object, dry_run).await;
+    let reply = made.map(|made| call.reply(201, made));
+    Ok(reply
+        .unwrap_or_else(|error| Reply::error(&error))
+        .with_warnings(warnings))
 }
 
 /// Creates an object that has the shape of the request's kind.

@@ -7,9 +7,9 @@ use serde_json::{Value, json};
 use super::media::media_type;
 use super::query::FieldValidation;
 use super::{Body, Call, custom, syntax};
+use crate::patch::{builtin_types, drop_empty_maps};
 use crate::protobuf;
 use crate::registry::Form;
-use crate::rules::metadata;
 use crate::schema::duplicate_fields;
 use crate::status::{ApiError, FieldError};
 
@@ -119,6 +119,14 @@ pub(crate) fn shape(
         FieldValidation::Ignore => Vec::new(),
         FieldValidation::Warn | FieldValidation::Strict => unknown_fields(&value, &served),
     };
+    // Definitions are left alone: an empty map there (`status: {}`) is a struct without fields.
+    let is_definition = kind == "CustomResourceDefinition";
+    if let Some(schema) = builtin_types()
+        .kind(&call.api_version(), kind)
+        .filter(|_| !call.resource().custom && !is_definition)
+    {
+        drop_empty_maps(&mut served, schema);
+    }
     if let Some(schema) = custom::schema(call) {
         let pruned = schema.prune(&mut served);
         if validation != FieldValidation::Ignore {
@@ -156,10 +164,9 @@ fn strict(call: &Call, patched: &Value, unknown: &[String], source: Source) -> A
     }
 }
 
-/// The answer to a patch that makes something impossible repeats the whole of it, of which nobody needs the owners.
+/// The answer to a patch that makes something impossible repeats the whole of it.
 fn bad_patch(call: &Call, patched: &Value, why: &str) -> ApiError {
     let mut whole = patched.clone();
-    metadata::of(&mut whole).remove("managedFields");
     whole["apiVersion"] = json!(call.api_version());
     whole["kind"] = json!(call.resource().kind);
     ApiError::invalid(

@@ -228,7 +228,12 @@ fn mark(call: &Call, key: &Key, entry: &Entry, mut marked: Value) -> Option<Dele
 fn check_preconditions(call: &Call, key: &Key, old: &Value, options: &DeleteOptions) -> Result<(), ApiError> {
     let kind = &call.resource().kind;
     let conflict = |why: String| {
-        let message = format!("Operation cannot be fulfilled on {kind} \"{}\": {why}", key.name);
+        let group = &call.resource().name.group;
+        let dot = if group.is_empty() { "" } else { "." };
+        let message = format!(
+            "Operation cannot be fulfilled on {kind}{dot}{group} \"{}\": {why}",
+            key.name
+        );
         let mut details = named(&call.resource().name, &key.name);
         details["kind"] = json!(kind);
         Err(ApiError::new(409, "Conflict", message).with_details(details))

@@ -25,24 +25,40 @@ pub(crate) async fn put(call: &Call) -> Result<Reply, ApiError> {
     check_place(call, &sent)?;
     let exists = call.server.store.get(&call.resource().storage, &call.key()).is_some();
     if !exists && call.resource().traits.put_creates && call.place.subresource.is_none() {
-        let made = create_object(call, sent, dry_run).await?;
-        return Ok(call.reply(201, made).with_warnings(decoded.warnings));
+        return Ok(put_new(call, sent, dry_run)
+            .await
+            .unwrap_or_else(|error| Reply::error(&error))
+            .with_warnings(decoded.warnings));
     }
     if call.resource().traits.locked_update && metadata::text(&sent, "resourceVersion").is_empty() && exists {
         let error = FieldError::invalid("metadata.resourceVersion", json!(0), "must be specified for an update");
-        return Err(ApiError::invalid(
+        let error = ApiError::invalid(
             &call.resource().name.group,
             &call.resource().name.plural,
             name,
             &[error],
-        ));
+        );
+        return Ok(Reply::error(&error).with_warnings(decoded.warnings));
     }
     let written = rewrite(call, dry_run, |old| {
         check_uid(call, old, &sent)?;
         Ok(sent.clone())
     })
-    .await?;
-    Ok(written.reply(call, decoded.warnings))
+    .await;
+    Ok(told(call, written, decoded.warnings))
+}
+
+/// Creates what a PUT found missing. The revision that it names is of no matter; a dry run shows it all the same.
+async fn put_new(call: &Call, mut sent: Value, dry_run: bool) -> Result<Reply, ApiError> {
+    let named = metadata::of(&mut sent).remove("resourceVersion");
+    let made = create_object(call, sent, dry_run).await?;
+    Ok(match (made, named) {
+        (Document::Value(mut object), Some(named)) => {
+            metadata::of(&mut object).insert("resourceVersion".to_owned(), named);
+            call.reply(201, Document::Value(object))
+        }
+        (made, _) => call.reply(201, made),
+    })
 }
 
 /// An object is written where its name and namespace say that it is.
@@ -108,8 +124,16 @@ pub(crate) async fn patch(call: &Call) -> Result<Reply, ApiError> {
         warnings = decoded.warnings;
         Ok(decoded.object)
     })
-    .await?;
-    Ok(written.reply(call, warnings))
+    .await;
+    Ok(told(call, written, warnings))
+}
+
+/// The answer to a write. A refused one carries the warnings too.
+fn told(call: &Call, written: Result<Written, ApiError>, warnings: Vec<String>) -> Reply {
+    match written {
+        Ok(written) => written.reply(call, warnings),
+        Err(error) => Reply::error(&error).with_warnings(warnings),
+    }
 }
 
 /// A stored object as the client of this request sees it.
@@ -214,8 +238,11 @@ fn judge(call: &Call, old: &Value, new: &mut Value) -> Result<Vec<String>, ApiEr
     // The API server judges metadata twice, before and within the kind's own rules, and lists the causes twice.
     errors.extend(errors.clone());
     errors.extend(metadata::validate(resource, new));
+    errors.extend(match writes_whole(call) {
+        true => kinds::validate_update(resource, old, new),
+        false => kinds::validate_status(resource, new),
+    });
     if writes_whole(call) {
-        errors.extend(kinds::validate_update(resource, old, new));
         errors.extend(kinds::validate(resource, new));
     }
     let by_schema = custom::validate(call, new, Some(old));
