@@ -12,6 +12,7 @@
 //! `${ns}` is the case's own namespace. Every case is alone in it, so cases run at the same time.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -74,7 +75,7 @@ pub(crate) struct Case {
     pub(crate) steps: Vec<Step>,
 }
 
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Step {
     /// Method and path.
@@ -92,6 +93,9 @@ pub(crate) struct Step {
     pub(crate) headers: BTreeMap<String, String>,
     #[serde(default)]
     pub(crate) save: BTreeMap<String, String>,
+    /// The same where the answer may be another one: then the variable is what was saved last.
+    #[serde(skip)]
+    pub(crate) save_if_there: Option<(String, String)>,
     #[serde(default)]
     pub(crate) until: BTreeMap<String, Value>,
     #[serde(default)]
@@ -119,6 +123,7 @@ impl Case {
         let mut variables = BTreeMap::from([("ns".to_owned(), namespace.to_owned())]);
         let mut normalizer = Normalizer::default();
         let mut transcript = Vec::new();
+        let mut latest = "0".to_owned();
         for (index, step) in self.steps.iter().enumerate() {
             let at = || format!("step {} ({})", index + 1, step.request);
             let answer = step.run(target, &variables).await.with_context(at)?;
@@ -128,12 +133,28 @@ impl Case {
                 let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
                 variables.insert(variable.clone(), value);
             }
+            if let Some((variable, pointer)) = &step.save_if_there {
+                let value = answer.body.pointer(pointer).and_then(Value::as_str);
+                latest = value.map_or(latest, str::to_owned);
+                variables.insert(variable.clone(), latest.clone());
+            }
             transcript.push(Entry {
                 request: step.request.clone(),
                 answer: normalizer.answer(answer, &step.ignore),
             });
         }
         Ok(transcript)
+    }
+}
+
+impl fmt::Display for Case {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}", self.name)?;
+        for (index, step) in self.steps.iter().enumerate() {
+            let body = step.body.as_ref().map(Value::to_string).unwrap_or_default();
+            writeln!(f, "  {}. {} {body}", index + 1, step.request)?;
+        }
+        Ok(())
     }
 }
 

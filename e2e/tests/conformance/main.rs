@@ -11,6 +11,7 @@ mod case;
 mod common;
 mod diff;
 mod normal;
+mod random;
 mod target;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -29,6 +30,12 @@ use target::{Sent, Target};
 /// As many cases at once as a busy laptop's API server takes well.
 const CONCURRENCY: usize = 8;
 const LIMIT: Duration = Duration::from_secs(30);
+/// Random sequences in every run.
+const SEQUENCES: u64 = 500;
+/// A sequence spends most of its time waiting for the end of its watches.
+const SEQUENCES_AT_ONCE: usize = 32;
+/// Reports of more sequences than this say the same again.
+const REPORTED_MAX: usize = 10;
 
 static PREPARED: OnceCell<[Target; 2]> = OnceCell::const_new();
 /// Namespaces are numbered through: several tests make them at the same time.
@@ -109,29 +116,71 @@ async fn judge(case: &Case) -> Result<String> {
     })
 }
 
+/// Runs the cases, several at once, and reports those that differ.
+async fn judge_all(cases: &[Case], concurrency: usize) -> Vec<String> {
+    let outcomes = stream::iter(cases).map(async |case| match judge(case).await {
+        Ok(differences) => (case, differences),
+        Err(error) => (case, format!("  {error:#}\n")),
+    });
+    let outcomes = outcomes.buffered(concurrency);
+    let different = outcomes.filter(|(_, report)| std::future::ready(!report.is_empty()));
+    different
+        .map(|(case, report)| format!("{}\n{report}", case.name))
+        .collect()
+        .await
+}
+
 fn run(file: &str, text: &str) -> Result<()> {
     let filter = std::env::var("CASE").unwrap_or_default();
     let mut cases = case::read(text).with_context(|| file.to_owned())?;
     cases.retain(|case| case.name.contains(&filter));
     RUNTIME.block_on(async {
         targets().await?;
-        let outcomes = stream::iter(&cases).map(async |case| (case, judge(case).await));
-        let outcomes: Vec<_> = outcomes.buffered(CONCURRENCY).collect().await;
-        let mut report = Vec::new();
-        for (case, outcome) in outcomes {
-            match outcome {
-                Ok(differences) if differences.is_empty() => {}
-                Ok(differences) => report.push(format!("{}\n{differences}", case.name)),
-                Err(error) => report.push(format!("{}\n  {error:#}\n", case.name)),
-            }
-        }
+        let different = judge_all(&cases, CONCURRENCY).await;
         println!("{file}: {} cases", cases.len());
         ensure!(
-            report.is_empty(),
+            different.is_empty(),
             "{file}: {} of {} cases differ\n\n{}",
-            report.len(),
+            different.len(),
             cases.len(),
-            report.join("\n")
+            different.join("\n")
+        );
+        Ok(())
+    })
+}
+
+/// `SEEDS=1000..2000` runs these instead of the usual ones.
+fn seeds() -> Result<Vec<u64>> {
+    let Ok(range) = std::env::var("SEEDS") else {
+        return Ok(random::FOUND.iter().copied().chain(0..SEQUENCES).collect());
+    };
+    let (first, end) = range.split_once("..").unwrap_or((&range, ""));
+    let first: u64 = first.parse().context("SEEDS is a number or a range, as in 5..9")?;
+    let end = if end.is_empty() { first + 1 } else { end.parse()? };
+    Ok((first..end).collect())
+}
+
+#[test]
+fn random_sequences() -> Result<()> {
+    let cases: Vec<Case> = seeds()?.into_iter().map(random::case).collect();
+    RUNTIME.block_on(async {
+        targets().await?;
+        let different = judge_all(&cases, SEQUENCES_AT_ONCE).await;
+        if let [replayed] = cases.as_slice() {
+            println!("{replayed}");
+        }
+        ensure!(
+            different.is_empty(),
+            "{} of {} sequences differ; SEEDS=<seed> cargo test -p grove-e2e --test conformance random_sequences \
+             replays one\n\n{}",
+            different.len(),
+            cases.len(),
+            different
+                .iter()
+                .take(REPORTED_MAX)
+                .map(String::as_str)
+                .collect::<Vec<_>>()
+                .join("\n")
         );
         Ok(())
     })
@@ -148,5 +197,5 @@ macro_rules! files {
 }
 
 files! {
-    apply create delete kinds patch pods read update watch
+    apply create custom delete kinds patch pods read server update watch
 }

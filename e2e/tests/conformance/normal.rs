@@ -16,7 +16,7 @@ static SCRUBBED: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
         (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", "<microtime>"),
         (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", "<time>"),
         (r"current: \d+", "current: <rv>"),
-        (r"in record \(\d+\)", "in record (<rv>)"),
+        (r"in (record|the precondition) \(\d+\)", "in $1 (<rv>)"),
         (r#"(resourceVersion\\*":\\*")\d+"#, "$1<rv>"),
         (
             r"too old resource version: (\d+) \(\d+\)",
@@ -34,6 +34,10 @@ static SCRUBBED: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
 static UID: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new("[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}").expect("a constant pattern")
 });
+
+/// `Invalid value: "{\"kind\":…}"`.
+static TOLD: LazyLock<Regex> =
+    LazyLock::new(|| Regex::new(r#"Invalid value: ("(?:[^"\\]|\\.)*")"#).expect("a constant pattern"));
 
 #[derive(Debug, Default)]
 pub(crate) struct Normalizer {
@@ -77,6 +81,10 @@ impl Normalizer {
         }
         if let Some(Value::Object(metadata)) = fields.get_mut("metadata") {
             self.metadata(metadata, is_list);
+        }
+        if let Some(Value::Array(resources)) = fields.get_mut("resources") {
+            // Custom kinds of one group are told in any order.
+            resources.sort_by_key(|resource| resource["name"].to_string());
         }
         if fields.get("status").is_some_and(|status| status == "Failure") {
             sort_causes(fields);
@@ -126,8 +134,9 @@ impl Normalizer {
     }
 
     fn text(&mut self, text: &str) -> String {
+        let text = TOLD.replace_all(text, |found: &regex::Captures<'_>| self.told(found));
         let mut text = UID
-            .replace_all(text, |found: &regex::Captures<'_>| {
+            .replace_all(&text, |found: &regex::Captures<'_>| {
                 named(&mut self.uids, &found[0], "uid")
             })
             .into_owned();
@@ -138,6 +147,22 @@ impl Normalizer {
             text = text.replace(name, word);
         }
         text
+    }
+}
+
+impl Normalizer {
+    /// An object that an error repeats as text: what was said of objects holds for it, and the order of its keys is listed
+    /// as a difference.
+    fn told(&mut self, found: &regex::Captures<'_>) -> String {
+        let object = serde_json::from_str::<String>(&found[1]).ok();
+        let object = object.and_then(|text| serde_json::from_str::<Value>(&text).ok());
+        match object {
+            Some(mut object) if object.is_object() => {
+                self.value(&mut object);
+                format!("Invalid value: {object}")
+            }
+            _ => found[0].to_owned(),
+        }
     }
 }
 

@@ -1,0 +1,219 @@
+//! One session: commands in a row, what they print, and where two clusters differ in it.
+//!
+//! A step is a command line without `kubectl` (a list where a word has spaces), with
+//!   stdin   what it reads from `-f -`
+//!   watch   it runs on until it has printed so many lines, or the session ends; of its lines only the set counts
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use regex::Regex;
+use serde::Deserialize;
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::process::{Child, ChildStdout, Command};
+use tokio::time::timeout;
+
+/// No command of a session takes longer on a busy machine.
+const LIMIT: Duration = Duration::from_secs(60);
+
+#[derive(Clone, Debug)]
+pub(crate) struct Kubectl {
+    pub(crate) program: PathBuf,
+    pub(crate) kubeconfig: PathBuf,
+    pub(crate) cache: PathBuf,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Session {
+    #[serde(rename = "session")]
+    pub(crate) name: String,
+    steps: Vec<Step>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Step {
+    run: Words,
+    #[serde(default)]
+    stdin: String,
+    #[serde(default)]
+    watch: Option<usize>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(untagged)]
+enum Words {
+    Line(String),
+    List(Vec<String>),
+}
+
+impl Words {
+    fn all(&self, namespace: &str) -> Vec<String> {
+        let words: Vec<String> = match self {
+            Words::Line(line) => line.split_whitespace().map(str::to_owned).collect(),
+            Words::List(words) => words.clone(),
+        };
+        words.iter().map(|word| word.replace("${ns}", namespace)).collect()
+    }
+}
+
+/// What one command said, normalised.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Said {
+    command: String,
+    lines: Vec<String>,
+}
+
+impl Session {
+    pub(crate) async fn run(&self, kubectl: &Kubectl, namespace: &str) -> Result<Vec<Said>> {
+        kubectl.run(&["create", "namespace", namespace], "").await?;
+        let account = ["wait", "--for=create", "serviceaccount/default", "-n", namespace];
+        kubectl.run(&account, "").await?;
+        let mut said = Vec::new();
+        let mut watches = Vec::new();
+        for step in &self.steps {
+            let words = step.run.all(namespace);
+            let command = words.join(" ");
+            let mut words: Vec<&str> = words.iter().map(String::as_str).collect();
+            words.extend(["--namespace", namespace]);
+            if let Some(count) = step.watch {
+                watches.push((command, count, kubectl.watch(&words).await?));
+                continue;
+            }
+            let text = kubectl
+                .run(&words, &step.stdin.replace("${ns}", namespace))
+                .await
+                .with_context(|| command.clone())?;
+            said.push(Said {
+                command,
+                lines: text.lines().map(normal).collect(),
+            });
+        }
+        for (command, count, watch) in watches {
+            said.push(Said {
+                lines: watch.lines(count).await,
+                command,
+            });
+        }
+        Ok(said)
+    }
+}
+
+impl Kubectl {
+    fn command(&self, words: &[&str]) -> Command {
+        let mut command = Command::new(&self.program);
+        command
+            .arg("--kubeconfig")
+            .arg(&self.kubeconfig)
+            .arg("--cache-dir")
+            .arg(&self.cache)
+            .args(words)
+            .env_remove("HTTPS_PROXY")
+            .env_remove("https_proxy")
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true);
+        command
+    }
+
+    /// Runs to the end; what it printed, what it complained about, and how it ended.
+    async fn run(&self, words: &[&str], stdin: &str) -> Result<String> {
+        let mut child = self.command(words).stdin(Stdio::piped()).spawn()?;
+        let mut input = child.stdin.take().context("kubectl has no input")?;
+        input.write_all(stdin.as_bytes()).await?;
+        drop(input);
+        let output = timeout(LIMIT, child.wait_with_output())
+            .await
+            .context("it does not end")??;
+        Ok(format!(
+            "{}{}exit code {}",
+            String::from_utf8_lossy(&output.stdout),
+            String::from_utf8_lossy(&output.stderr),
+            output.status.code().unwrap_or(-1)
+        ))
+    }
+
+    /// Starts and comes back when the first line is there: from then on nothing is missed.
+    async fn watch(&self, words: &[&str]) -> Result<Watch> {
+        let mut child = self.command(words).stdin(Stdio::null()).spawn()?;
+        let stdout = child.stdout.take().context("kubectl has no output")?;
+        let mut watch = Watch {
+            _child: child,
+            stdout: BufReader::new(stdout),
+            lines: Vec::new(),
+        };
+        watch.read(1).await;
+        Ok(watch)
+    }
+}
+
+struct Watch {
+    /// Killed when it is dropped.
+    _child: Child,
+    stdout: BufReader<ChildStdout>,
+    lines: Vec<String>,
+}
+
+impl Watch {
+    async fn read(&mut self, count: usize) {
+        let all = async {
+            while self.lines.len() < count {
+                let mut line = String::new();
+                match self.stdout.read_line(&mut line).await {
+                    Ok(1..) => self.lines.push(normal(line.trim_end())),
+                    _ => break,
+                }
+            }
+        };
+        // Too few lines are a difference that the comparison shows.
+        let _ = timeout(LIMIT, all).await;
+    }
+
+    async fn lines(mut self, count: usize) -> Vec<String> {
+        self.read(count).await;
+        self.lines.sort();
+        self.lines
+    }
+}
+
+fn normal(line: &str) -> String {
+    static PATTERNS: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
+        let patterns = [
+            (r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", "<uid>"),
+            (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z", "<time>"),
+            (r"\w{3}, \d\d \w{3} \d{4} \d\d:\d\d:\d\d [+-]\d{4}", "<time>"),
+            (r"https://127\.0\.0\.1:\d+", "<server>"),
+            (r"10\.\d+\.\d+\.\d+", "<ip>"),
+            (r#"(resourceVersion"?: ?"?)\d+"#, "$1<rv>"),
+            (r"kube-api-access-[a-z0-9]{5}", "kube-api-access-<5>"),
+            (r"\b(\d+[smhd]){1,2}( ago)?$", "<age>"),
+            (r"(\s)(\d+[smhd]){1,2}(\s)", "$1<age>$3"),
+            (r"(\S) {2,}", "$1  "),
+        ];
+        let compiled = patterns.map(|(pattern, word)| (Regex::new(pattern).expect("a constant pattern"), word));
+        compiled.into()
+    });
+    let replaced = PATTERNS.iter().fold(line.to_owned(), |line, (pattern, word)| {
+        pattern.replace_all(&line, *word).into_owned()
+    });
+    replaced.trim_end().to_owned()
+}
+
+/// Empty if both said the same.
+pub(crate) fn differences(real: &[Said], embedded: &[Said]) -> String {
+    let mut report = String::new();
+    for (real, embedded) in real.iter().zip(embedded).filter(|(real, embedded)| real != embedded) {
+        let _ = writeln!(report, "  kubectl {}", real.command);
+        for (mark, these, those) in [("real    ", real, embedded), ("embedded", embedded, real)] {
+            for line in these.lines.iter().filter(|line| !those.lines.contains(line)) {
+                let _ = writeln!(report, "    {mark} | {line}");
+            }
+        }
+    }
+    report
+}
