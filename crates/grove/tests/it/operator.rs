@@ -4,17 +4,13 @@ use std::io::ErrorKind;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::process::Stdio;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use axum::body::Body;
-use axum::http::{Request, StatusCode};
+use axum::http::StatusCode;
 use axum::routing::any;
 use axum::{Router, serve};
-use grove_simcluster::{Cluster, User};
 use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
-use k8s_openapi::api::core::v1::{Namespace, Secret};
-use kube::api::PostParams;
+use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client, Config};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -36,26 +32,6 @@ async fn listen(router: Router) -> SocketAddr {
     let address = listener.local_addr().unwrap();
     tokio::spawn(async move { serve(listener, router).await });
     address
-}
-
-/// All that an operator meets: the Leases of `server`, which tests look into, and the embedded cluster for the rest.
-async fn whole(server: &ApiServer) -> Router {
-    let cluster = Arc::new(Cluster::builder().start());
-    cluster.server().trust_token("secret-token", User::admin());
-    let namespaces: Api<Namespace> = Api::all(cluster.client());
-    let namespace = serde_json::json!({"metadata": {"name": "grove-system"}});
-    let namespace = serde_json::from_value(namespace).unwrap();
-    namespaces.create(&PostParams::default(), &namespace).await.unwrap();
-    let forward = move |request: Request<Body>| {
-        let cluster = cluster.clone();
-        async move {
-            let (head, body) = request.into_parts();
-            let body = axum::body::to_bytes(body, usize::MAX).await.unwrap();
-            let request = Request::from_parts(head, body.to_vec().into());
-            cluster.client().send(request).await.unwrap().map(Body::new)
-        }
-    };
-    server.router().fallback(forward)
 }
 
 /// Ports that were free a moment ago.
@@ -201,7 +177,7 @@ const ELECTION: &str =
 #[tokio::test]
 async fn replicas_lead_one_after_the_other() {
     let server = ApiServer::default();
-    let address = listen(whole(&server).await).await;
+    let address = listen(server.router()).await;
     let (first, second) = (Operator::new(address, ELECTION), Operator::new(address, ELECTION));
     let first_process = first.start(&[]);
     eventually("elected", || first.metric("grove_operator_leader 1")).await;
@@ -230,7 +206,7 @@ async fn replicas_lead_one_after_the_other() {
 #[tokio::test]
 async fn a_lost_lease_ends_the_process() {
     let server = ApiServer::default();
-    let operator = Operator::new(listen(whole(&server).await).await, ELECTION);
+    let operator = Operator::new(listen(server.router()).await, ELECTION);
     let process = operator.start(&[]);
     eventually("elected", || operator.metric("grove_operator_leader 1")).await;
     server.set_lease("leases", "grove", Some(serde_json::json!({"holderIdentity": "thief"})));
@@ -251,7 +227,7 @@ async fn a_lost_lease_ends_the_process() {
 
 #[tokio::test]
 async fn the_endpoints_answer_and_the_log_is_json_at_the_configured_level() {
-    let operator = Operator::new(listen(whole(&ApiServer::default()).await).await, "");
+    let operator = Operator::new(listen(ApiServer::default().router()).await, "");
     let process = operator.start(&[("RUST_LOG", "trace")]);
     operator.wait_for_ready().await;
     assert_eq!(
@@ -299,7 +275,7 @@ async fn the_endpoints_answer_and_the_log_is_json_at_the_configured_level() {
 
 #[tokio::test]
 async fn a_ready_operator_has_certificates_and_is_registered_by_its_address() {
-    let address = listen(whole(&ApiServer::default()).await).await;
+    let address = listen(ApiServer::default().router()).await;
     let operator = Operator::new(address, "authorizer: {enabled: true}\n");
     let process = operator.start(&[]);
     operator.wait_for_ready().await;
@@ -327,7 +303,7 @@ async fn a_ready_operator_has_certificates_and_is_registered_by_its_address() {
 #[tokio::test]
 async fn text_logs_are_plain_lines() {
     let operator = Operator::new(
-        listen(whole(&ApiServer::default()).await).await,
+        listen(ApiServer::default().router()).await,
         "logFormat: text\ntopology: {enabled: false}\n",
     );
     let process = operator.start(&[]);
@@ -398,7 +374,7 @@ async fn a_start_that_hangs_is_alive_not_ready_and_can_be_ended() {
 
 #[tokio::test]
 async fn a_request_that_never_ends_does_not_hold_up_the_end() {
-    let operator = Operator::new(listen(whole(&ApiServer::default()).await).await, "");
+    let operator = Operator::new(listen(ApiServer::default().router()).await, "");
     let process = operator.start(&[]);
     operator.wait_for_ready().await;
     // The one profiler is busy: that is how to see that the long request is the one that runs.
@@ -422,7 +398,7 @@ async fn a_request_that_never_ends_does_not_hold_up_the_end() {
 
 #[tokio::test]
 async fn what_cannot_be_used_is_exit_code_2() {
-    let address = listen(whole(&ApiServer::default()).await).await;
+    let address = listen(ApiServer::default().router()).await;
     let operator = Operator::new(address, "logFormat: text\n");
     let _taken = TcpListener::bind((Ipv4Addr::LOCALHOST, operator.metrics))
         .await
