@@ -140,7 +140,11 @@ async fn bring_in_order(shell: &Shell, key: &ObjectKey) -> Outcome {
     let update = update::set_update(&expansion, now);
     let gangs = shell.view.gangs.of(&set_shelf(key));
     let status = status::set_status(&expansion, (&gangs, &update), &shell.failures_of(key), now);
-    write::outcome(&errors).and(keep_status(shell, &own, &around.set, status).await)
+    let outcome = write::outcome(&errors).and(keep_status(shell, &own, &around.set, status).await);
+    match update.look_again_at {
+        Some(at) => outcome.and(Outcome::LookAgain(crate::until(now, at))),
+        None => outcome,
+    }
 }
 
 async fn write_shared(shell: &Shell, key: &ObjectKey, around: &Surroundings) -> Vec<WriteError> {

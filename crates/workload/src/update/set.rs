@@ -1,14 +1,19 @@
 //! The replicas of a set in an update.
 
+use grove_api::conditions::podclique::SCHEDULED;
 use grove_api::podcliqueset::{PodCliqueSetUpdateProgress, ReplicaUpdateProgress, UpdateStrategyType};
 use grove_api::{PodClique, PodCliqueScalingGroup};
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::{is_converged, is_stale};
 use crate::availability::{groups_of, is_group_available, is_replica_available, minimum, standalone_of};
+use crate::conditions;
 use crate::expand::Expansion;
 use crate::names::Place;
+
+/// How long a replica that is updated may look for a place before the others stop waiting for it.
+const PLACE_PATIENCE: SignedDuration = SignedDuration::from_secs(10);
 
 /// Where the update of a set stands.
 #[derive(Clone, Debug, PartialEq)]
@@ -18,6 +23,8 @@ pub struct SetUpdate {
     pub progress: Option<PodCliqueSetUpdateProgress>,
     /// Replicas of which all parts work and follow the newest templates.
     pub converged: Vec<i32>,
+    /// When a replica that finds no place will have looked for one for so long that the others go on without it.
+    pub look_again_at: Option<Timestamp>,
 }
 
 /// Where the update of a set stands, and which replica has its turn.
@@ -27,6 +34,7 @@ pub fn set_update(expansion: &Expansion<'_>, now: Timestamp) -> SetUpdate {
         .clone()
         .filter(|replica| is_replica_converged(expansion, *replica))
         .collect();
+    let mut look_again_at = None;
     let mut progress = begun(expansion, now).map(|progress| counted(progress, expansion));
     if let Some(progress) = progress.as_mut().filter(|progress| progress.update_ended_at.is_none()) {
         let waits = |index: i32| replicas.contains(&index) && !converged.contains(&index);
@@ -34,7 +42,9 @@ pub fn set_update(expansion: &Expansion<'_>, now: Timestamp) -> SetUpdate {
         if converged.len() == replicas.len() {
             progress.update_ended_at = Some(Time(now));
         } else if progress.currently_updating.is_empty() {
-            let next = next_replica(expansion, replicas.clone().filter(|index| waits(*index)));
+            let waiting = replicas.clone().filter(|index| waits(*index));
+            let (next, again) = next_replica(expansion, waiting, now);
+            look_again_at = again;
             progress
                 .currently_updating
                 .extend(next.map(|replica_index| ReplicaUpdateProgress {
@@ -48,30 +58,39 @@ pub fn set_update(expansion: &Expansion<'_>, now: Timestamp) -> SetUpdate {
         generation_hash: expansion.hashes.generation.clone(),
         progress,
         converged,
+        look_again_at,
     }
 }
 
 /// The replica that works and has its turn next. While another one is being repaired none has: two would be missing.
-/// One that merely lacks a place to run is not waited for.
-fn next_replica(expansion: &Expansion<'_>, waiting: impl Iterator<Item = i32>) -> Option<i32> {
+/// One that has found no place to run for a while is not waited for; until then, when to look again.
+fn next_replica(
+    expansion: &Expansion<'_>,
+    waiting: impl Iterator<Item = i32>,
+    now: Timestamp,
+) -> (Option<i32>, Option<Timestamp>) {
     let (set, live) = (expansion.set, expansion.live);
     let (working, others): (Vec<i32>, Vec<i32>) = waiting.partition(|index| is_replica_available(set, *index, live));
-    let lacks_place = |replica: i32| {
+    let given_up = |replica: i32| {
         let cliques = live
             .cliques()
             .filter(|clique| Place::of(set, clique).is_some_and(|place| place.replica == replica));
-        cliques.into_iter().any(has_no_place)
+        cliques.into_iter().filter_map(given_up_at).min()
     };
-    let is_repaired = others.into_iter().any(|replica| !lacks_place(replica));
-    working.first().copied().filter(|_| !is_repaired)
+    let given_up: Vec<Option<Timestamp>> = others.into_iter().map(given_up).collect();
+    let is_repaired = given_up.iter().any(|at| at.is_none_or(|at| at > now));
+    let look_again_at = given_up.into_iter().flatten().filter(|at| *at > now).min();
+    (working.first().copied().filter(|_| !is_repaired), look_again_at)
 }
 
-/// Whether nothing but a place is missing for the clique's minimum: its pods exist, and nothing of ours holds them.
-fn has_no_place(clique: &PodClique) -> bool {
+/// When a clique will have looked for a place long enough. None unless a place is all that its minimum lacks: its pods
+/// exist, and nothing of ours holds them. A pod that was made a moment ago only seems to lack one.
+fn given_up_at(clique: &PodClique) -> Option<Timestamp> {
     let min = minimum(clique);
-    clique.status.as_ref().is_some_and(|status| {
-        status.replicas >= min && status.schedule_gated_replicas == 0 && status.scheduled_replicas < min
-    })
+    let status = clique.status.as_ref()?;
+    let lacks_place = status.replicas >= min && status.schedule_gated_replicas == 0 && status.scheduled_replicas < min;
+    let scheduled = conditions::find(&status.conditions, SCHEDULED).filter(|_| lacks_place)?;
+    conditions::since(scheduled).checked_add(PLACE_PATIENCE).ok()
 }
 
 /// The progress of the update that the set is in: the stored one, a new one, or none if there never was an update.
