@@ -18,6 +18,7 @@ use grove_workload::update::{self, CliqueUpdate};
 use kube::ResourceExt;
 use serde_json::json;
 
+use crate::events;
 use crate::key::Key;
 use crate::kinds::{KeptPod, set_shelf};
 use crate::runtime::{ObjectKey, Outcome};
@@ -255,6 +256,9 @@ impl Seen {
         if let Some(wait) = shell.status_wait(key, self.is_waited_for(&status)) {
             return Outcome::LookAgain(wait);
         }
+        let stored = self.clique.status.iter().flat_map(|status| status.last_errors.clone());
+        let stored: Vec<_> = stored.collect();
+        shell.tell(events::failures(&*self.clique, &stored, &status.last_errors));
         let result = self.write_status(shell, &status).await;
         write::outcome(result.err().as_slice())
     }

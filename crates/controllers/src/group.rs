@@ -13,6 +13,7 @@ use kube::ResourceExt;
 use kube::api::{Api, ListParams};
 use serde_json::json;
 
+use crate::events::{self, Notice};
 use crate::key::Key;
 use crate::kinds::set_shelf;
 use crate::runtime::{ObjectKey, Outcome};
@@ -136,8 +137,11 @@ async fn recycle(shell: &Shell, group: &PodCliqueScalingGroup, around: &Surround
     };
     let due = availability::of_group(group, &cliques, termination_delay(&around.set), shell.now()).replicas;
     if !due.is_empty() {
-        let group = ObjectKey::of(&group.metadata);
-        tracing::info!(%group, replicas = ?due, "below the minimum for too long; starting them again");
+        let key = ObjectKey::of(&group.metadata);
+        tracing::info!(group = %key, replicas = ?due, "below the minimum for too long; starting them again");
+        let note = format!("Replicas {due:?} were below their minimum for too long; all their pods are recreated");
+        let step = Notice::step(group, ("GangTerminated", "Terminate"), note, shell.now());
+        shell.tell([step.into_warning()]);
     }
     delete_replicas(shell, group, &cliques, &due).await
 }
@@ -157,6 +161,7 @@ async fn keep_status(
     if let Some(wait) = shell.status_wait(key, is_waited_for) {
         return Outcome::LookAgain(wait);
     }
+    shell.tell(events::failures(group, &stored.last_errors, &status.last_errors));
     let result = write_status(shell, group, &status).await;
     write::outcome(result.err().as_slice())
 }

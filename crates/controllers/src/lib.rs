@@ -10,6 +10,7 @@
 
 mod affected;
 mod clique;
+mod events;
 mod gang;
 mod group;
 mod key;

@@ -8,16 +8,18 @@ use futures::future::join_all;
 use grove_api::{PodClique, PodCliqueScalingGroup, PodCliqueSet, PodGang, labels};
 use k8s_openapi::api::apps::v1::ControllerRevision;
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
-use k8s_openapi::api::core::v1::Service;
+use k8s_openapi::api::core::v1::{ObjectReference, Service};
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use k8s_openapi::api::resource::v1::ResourceClaim;
 use kube::Client;
 use kube::api::Api;
 use kube::runtime::watcher;
-use tokio::sync::watch;
+use tokio::sync::mpsc::{self, UnboundedReceiver};
+use tokio::sync::{Mutex, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::affected::Affects;
+use crate::events::{self, Notice};
 use crate::key::Key;
 use crate::kinds::KeptPod;
 use crate::runtime::{Feed, Outcome, Unreadable};
@@ -30,33 +32,39 @@ type Watching = Pin<Box<dyn Future<Output = ()> + Send>>;
 #[derive(Debug)]
 pub struct Operator {
     shell: Arc<Shell>,
+    notices: Mutex<UnboundedReceiver<Notice>>,
 }
 
 impl Operator {
     pub fn new(client: Client, settings: Settings) -> Self {
+        let (told, notices) = mpsc::unbounded_channel();
         Self {
-            shell: Arc::new(Shell::new(client, settings)),
+            shell: Arc::new(Shell::new(client, settings, told)),
+            notices: Mutex::new(notices),
         }
     }
 
     /// Works until told to stop. Writes that are under way then are finished.
     pub async fn run(&self, stop: CancellationToken) {
         let mut synced = Vec::new();
-        let mut watches: Vec<Watching> = Vec::new();
         // Sets are the users': all of them are watched. Of everything else only what the operator made.
-        watches.push(self.watch::<PodCliqueSet>(None, &mut synced));
-        watches.push(self.watch::<PodCliqueScalingGroup>(MANAGED, &mut synced));
-        watches.push(self.watch::<PodClique>(MANAGED, &mut synced));
-        watches.push(self.watch::<PodGang>(MANAGED, &mut synced));
-        watches.push(self.watch::<KeptPod>(MANAGED, &mut synced));
-        watches.push(self.watch::<Service>(MANAGED, &mut synced));
-        watches.push(self.watch::<HorizontalPodAutoscaler>(MANAGED, &mut synced));
-        watches.push(self.watch::<ControllerRevision>(MANAGED, &mut synced));
-        watches.push(self.watch::<Role>(MANAGED, &mut synced));
-        watches.push(self.watch::<RoleBinding>(MANAGED, &mut synced));
-        watches.push(self.watch::<ResourceClaim>(MANAGED, &mut synced));
+        let watches: Vec<Watching> = vec![
+            self.watch::<PodCliqueSet>(None, &mut synced),
+            self.watch::<PodCliqueScalingGroup>(MANAGED, &mut synced),
+            self.watch::<PodClique>(MANAGED, &mut synced),
+            self.watch::<PodGang>(MANAGED, &mut synced),
+            self.watch::<KeptPod>(MANAGED, &mut synced),
+            self.watch::<Service>(MANAGED, &mut synced),
+            self.watch::<HorizontalPodAutoscaler>(MANAGED, &mut synced),
+            self.watch::<ControllerRevision>(MANAGED, &mut synced),
+            self.watch::<Role>(MANAGED, &mut synced),
+            self.watch::<RoleBinding>(MANAGED, &mut synced),
+            self.watch::<ResourceClaim>(MANAGED, &mut synced),
+        ];
+        let mut notices = self.notices.lock().await;
         tokio::select! {
             _ = join_all(watches) => {}
+            () = events::publish(&self.shell.client, &mut notices, || self.shell.now()) => {}
             () = self.work(synced, &stop) => {}
         }
     }
@@ -110,9 +118,35 @@ impl Operator {
 
 const MANAGED: Option<(&str, &str)> = Some((labels::MANAGED_BY, labels::MANAGED_BY_OPERATOR));
 
-fn report(_: &Shell, unreadable: &Unreadable) {
-    let Unreadable { kind, key, uid, reason } = unreadable;
+/// Tells of an object that cannot be read, on that object: nobody else would know why nothing happens.
+fn report(shell: &Shell, unreadable: &Unreadable) {
+    let Unreadable {
+        api_version,
+        kind,
+        key,
+        uid,
+        reason,
+    } = unreadable;
+    if !shell.is_newly_unreadable(uid, reason) {
+        return;
+    }
     tracing::error!(%key, uid, reason, "{kind} cannot be read and is left alone; correct it");
+    let about = ObjectReference {
+        api_version: Some(api_version.clone()),
+        kind: Some(kind.clone()),
+        namespace: Some(key.namespace.clone()),
+        name: Some(key.name.clone()),
+        uid: Some(uid.clone()),
+        ..ObjectReference::default()
+    };
+    shell.tell([Notice {
+        about,
+        is_warning: true,
+        reason: "Unreadable".to_owned(),
+        action: "Read",
+        note: format!("{kind} {key} cannot be read and is left alone; correct it: {reason}"),
+        occasion: None,
+    }]);
 }
 
 async fn look(shell: &Shell, key: Key) -> Outcome {

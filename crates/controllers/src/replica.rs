@@ -12,6 +12,7 @@ use kube::api::{Api, ListParams};
 use kube::{Resource, ResourceExt};
 use serde_json::json;
 
+use crate::events::Notice;
 use crate::key::Key;
 use crate::kinds::set_shelf;
 use crate::runtime::{ObjectKey, Outcome};
@@ -99,6 +100,9 @@ async fn recycle(shell: &Shell, around: &Surroundings, replica: i32) -> Vec<Writ
         return vec![];
     }
     tracing::info!(set = %ObjectKey::of(&around.set.metadata), replica, "below its minimum for too long; starting it again");
+    let note = format!("Replica {replica} was below its minimum for too long; all its pods are recreated");
+    let step = Notice::step(&*around.set, ("GangTerminated", "Terminate"), note, shell.now());
+    shell.tell([step.into_warning()]);
     let ours: Vec<PodClique> = live.cliques().cloned().collect();
     let (standalone, members): (Vec<PodClique>, Vec<PodClique>) = ours
         .into_iter()

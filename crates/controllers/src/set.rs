@@ -16,6 +16,7 @@ use kube::api::Api;
 use serde_json::json;
 
 use crate::affected::all_parts;
+use crate::events;
 use crate::key::Key;
 use crate::kinds::set_shelf;
 use crate::replica;
@@ -48,9 +49,10 @@ pub(crate) async fn look(shell: &Shell, key: &ObjectKey) -> Outcome {
     match learn(shell, key, &set).await {
         Ok(()) => bring_in_order(shell, key).await,
         Err(error) => {
+            // Too little is known for more: but why nothing happens must be seen.
             let failures = write::failures(WRITE_ERROR, std::slice::from_ref(&error));
-            shell.report(&Key::Set(key.clone()), failures, &Key::Set(key.clone()));
-            write::outcome(&[error])
+            let status = status::failed_set_status(&set, &failures, shell.now());
+            write::outcome(&[error]).and(keep_status(shell, &Key::Set(key.clone()), &set, status).await)
         }
     }
 }
@@ -178,8 +180,14 @@ async fn keep_status(shell: &Shell, key: &Key, set: &PodCliqueSet, status: PodCl
     if let Some(wait) = shell.status_wait(key, is_waited_for) {
         return Outcome::LookAgain(wait);
     }
+    let strategy = set.spec.update_strategy.as_ref().map(|strategy| strategy.type_);
+    let (strategy, now) = (strategy.unwrap_or_default(), shell.now());
+    shell.tell(events::failures(set, &stored.last_errors, &status.last_errors));
     let result = shell
         .write_status::<PodCliqueSet>(set, (json!(set.status), json!(status)))
         .await;
+    if result.is_ok() {
+        shell.tell(events::update_steps(set, (&stored, &status), strategy, now));
+    }
     write::outcome(result.err().as_slice())
 }

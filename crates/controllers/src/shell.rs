@@ -16,9 +16,11 @@ use grove_workload::status::Failure;
 use jiff::Timestamp;
 use kube::Client;
 use tokio::sync::Semaphore;
+use tokio::sync::mpsc::UnboundedSender;
 use tokio::time::Instant;
 
 use crate::affected::Affects;
+use crate::events::Notice;
 use crate::key::Key;
 use crate::kinds::{KeptPod, View, set_shelf};
 use crate::runtime::{Change, ObjectKey, Queue};
@@ -73,6 +75,8 @@ struct Memory {
     status_due: BTreeMap<Key, Instant>,
     /// The template hash of cliques, by UID, whose pods the API server refuses for good.
     refused: BTreeMap<String, String>,
+    /// Why objects, by UID, could not be read when they were last seen.
+    unreadable: BTreeMap<String, String>,
 }
 
 pub(crate) struct Shell {
@@ -81,6 +85,7 @@ pub(crate) struct Shell {
     pub(crate) view: View,
     pub(crate) queue: Queue<Key>,
     pub(crate) in_flight: Semaphore,
+    notices: UnboundedSender<Notice>,
     memory: Mutex<Memory>,
 }
 
@@ -93,13 +98,14 @@ impl fmt::Debug for Shell {
 }
 
 impl Shell {
-    pub(crate) fn new(client: Client, settings: Settings) -> Self {
+    pub(crate) fn new(client: Client, settings: Settings, notices: UnboundedSender<Notice>) -> Self {
         Self {
             client,
             settings,
             view: View::default(),
             queue: Queue::default(),
             in_flight: Semaphore::new(WRITES_IN_FLIGHT_MAX),
+            notices,
             memory: Mutex::default(),
         }
     }
@@ -213,6 +219,20 @@ impl Shell {
     /// Takes note that a status is as it should be.
     pub(crate) fn status_settled(&self, key: &Key) {
         self.memory().status_due.remove(key);
+    }
+
+    /// Tells whoever looks at an object; nobody waits for it to be written.
+    pub(crate) fn tell(&self, notices: impl IntoIterator<Item = Notice>) {
+        for notice in notices {
+            // Refused only when the operator has ended, and then nobody writes.
+            let _ = self.notices.send(notice);
+        }
+    }
+
+    /// Takes note of why an object cannot be read. True if it is news.
+    pub(crate) fn is_newly_unreadable(&self, uid: &str, reason: &str) -> bool {
+        let known = self.memory().unreadable.insert(uid.to_owned(), reason.to_owned());
+        known.as_deref() != Some(reason)
     }
 
     /// Pods that a clique owns.

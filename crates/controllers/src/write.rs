@@ -213,11 +213,16 @@ impl Shell {
         seen: &V::Object,
         (old, new): (Value, Value),
     ) -> Result<(), WriteError> {
+        let difference = merge_difference(&old, &new);
+        // Times differ by less than the API tells: there is nothing to write.
+        if difference.as_object().is_some_and(Map::is_empty) {
+            return Ok(());
+        }
         let _permit = self.permit().await;
         let key = ObjectKey::of(seen.meta());
         let patch = json!({
             "metadata": {"resourceVersion": seen.resource_version()},
-            "status": merge_difference(&old, &new),
+            "status": difference,
         });
         let api = self.api::<V>(&key.namespace);
         let answer = api.patch_status(&key.name, &parameters(), &Patch::Merge(patch)).await;

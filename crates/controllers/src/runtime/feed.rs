@@ -21,6 +21,7 @@ use super::{Backoff, ObjectKey};
 /// An object that cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unreadable {
+    pub api_version: String,
     pub kind: String,
     pub key: ObjectKey,
     pub uid: String,
@@ -107,6 +108,7 @@ fn take<K, V>(
     match object.0 {
         Ok(object) => store.put(key, stamp, read(object)).iter().for_each(changed),
         Err(invalid) => unreadable(Unreadable {
+            api_version: K::api_version(&()).into_owned(),
             kind: K::kind(&()).into_owned(),
             key,
             uid: stamp.uid,

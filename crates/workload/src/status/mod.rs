@@ -13,7 +13,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 pub use clique::clique_status;
 pub use group::group_status;
-pub use set::{GANGS_SHOWN_MAX, set_status};
+pub use set::{GANGS_SHOWN_MAX, failed_set_status, set_status};
 
 /// Something that went wrong while an object was reconciled.
 #[derive(Clone, Debug, PartialEq, Eq)]

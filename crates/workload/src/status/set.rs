@@ -5,7 +5,7 @@ use std::borrow::Borrow;
 use grove_api::conditions::podcliqueset::{PROGRESSING, READY, progressing, ready};
 use grove_api::podcliqueset::PodGangSummary;
 use grove_api::podgang::PodGangPhase;
-use grove_api::{PodCliqueSetStatus, PodGang};
+use grove_api::{PodCliqueSet, PodCliqueSetStatus, PodGang};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::ResourceExt;
@@ -50,6 +50,15 @@ pub fn set_status(
     };
     put_conditions(&mut status.conditions, expansion, (&available, update), now);
     status
+}
+
+/// The status of a set of which nothing more is known than what went wrong: everything else stays as it was.
+pub fn failed_set_status(set: &PodCliqueSet, failures: &[Failure], now: Timestamp) -> PodCliqueSetStatus {
+    let stored = set.status.clone().unwrap_or_default();
+    PodCliqueSetStatus {
+        last_errors: last_errors(&stored.last_errors, failures, now),
+        ..stored
+    }
 }
 
 fn put_conditions(
