@@ -11,7 +11,7 @@ use grove_api::topology::{DomainWord, HOSTNAME_LABEL};
 use grove_api::{ClusterTopology, ClusterTopologyBinding, TopologyDomain};
 
 /// The kinds of object that hold a topology.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum TopologyKind {
     ClusterTopology,
     TopologyDomain,

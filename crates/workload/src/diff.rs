@@ -10,7 +10,12 @@ use kube::{Resource, ResourceExt};
 use serde::Serialize;
 use serde_json::Value;
 
+use grove_api::labels::annotation;
+
 use crate::names::is_owned_by;
+
+/// Annotations that nobody else writes: one that should be absent must be absent.
+pub const OWN_ANNOTATIONS: [&str; 2] = [annotation::TOPOLOGY_NAME, annotation::REPLICA_PACK_REQUIRED];
 
 /// One write, or the reason why there is none.
 #[derive(Clone, Debug, PartialEq)]
@@ -98,8 +103,13 @@ fn is_same<K: Resource + Serialize>(desired: &K, stored: &K, content: Content) -
     let kept = finalizers(found);
     includes(&wanted.labels, &found.labels)
         && includes(&wanted.annotations, &found.annotations)
+        && own_annotations(wanted) == own_annotations(found)
         && finalizers(wanted).iter().all(|finalizer| kept.contains(finalizer))
         && (content == Content::Fixed || is_same_content(desired, stored, content))
+}
+
+fn own_annotations(meta: &kube::core::ObjectMeta) -> [Option<&String>; OWN_ANNOTATIONS.len()] {
+    OWN_ANNOTATIONS.map(|key| meta.annotations.as_ref()?.get(key))
 }
 
 fn includes(wanted: &Option<BTreeMap<String, String>>, found: &Option<BTreeMap<String, String>>) -> bool {

@@ -35,10 +35,14 @@ pub fn set_conditions(set: &PodCliqueSet, resolution: &Resolution) -> Vec<Condit
     }
 }
 
-/// The set's conditions with the two in them, or `None` when that changes nothing. Conditions of other types are left
-/// alone; the two are removed from a set that has no constraint any more.
-pub fn updated_set_conditions(set: &PodCliqueSet, resolution: &Resolution, now: &Time) -> Option<Vec<Condition>> {
-    let existing = set.status.as_ref().map_or(&[][..], |status| &status.conditions);
+/// `existing` with the two conditions of the set in it, or `None` when that changes nothing. Conditions of other types are
+/// left alone; the two are removed from a set that has no constraint any more.
+pub fn updated_set_conditions(
+    set: &PodCliqueSet,
+    existing: &[Condition],
+    resolution: &Resolution,
+    now: &Time,
+) -> Option<Vec<Condition>> {
     let generation = set.metadata.generation.unwrap_or_default();
     let states = set_conditions(set, resolution);
     let mut conditions = existing.to_vec();

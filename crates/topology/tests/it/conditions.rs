@@ -8,7 +8,7 @@ use grove_topology::conditions::{
     BackendFailure, BackendReport, FailedStep, set_conditions, updated_set_conditions, updated_topology_status,
 };
 use grove_topology::{Resolution, Topology, TopologyKind};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use proptest::prelude::*;
 
 use crate::fixtures::{Author, at, cluster_topology, grove_topology, pack, packed, set, topology_domain};
@@ -26,6 +26,12 @@ fn missing(kind: TopologyKind, name: &str) -> Resolution {
         kind,
         name: name.to_owned(),
     }
+}
+
+/// The conditions after a pass over a set that has the conditions of its status.
+fn updated(set: &PodCliqueSet, resolution: &Resolution, now: &Time) -> Option<Vec<Condition>> {
+    let existing = set.status.as_ref().map_or(&[][..], |status| &status.conditions);
+    updated_set_conditions(set, existing, resolution, now)
 }
 
 /// `type=status reason: message`, a line for each condition.
@@ -172,15 +178,15 @@ fn other_condition() -> Condition {
 fn e2e_top_23_conditions_follow_the_generation_and_are_not_rewritten_otherwise() {
     let resolution = in_force(&grove_topology(&["rack", "host"]));
     let example = with(set("a").replica(packed("rack")), vec![other_condition()]);
-    let first = updated_set_conditions(&example, &resolution, &at(1)).unwrap();
+    let first = updated(&example, &resolution, &at(1)).unwrap();
     assert_eq!(first[0], other_condition(), "what others wrote is left alone");
     let generations: Vec<_> = first.iter().map(|condition| condition.observed_generation).collect();
     assert_eq!((first.len(), generations), (3, vec![Some(1); 3]));
 
     let mut example = with(example, first.clone());
-    assert_eq!(updated_set_conditions(&example, &resolution, &at(2)), None);
+    assert_eq!(updated(&example, &resolution, &at(2)), None);
     example.metadata.generation = Some(2);
-    let second = updated_set_conditions(&example, &resolution, &at(3)).unwrap();
+    let second = updated(&example, &resolution, &at(3)).unwrap();
     assert_eq!(second[2].observed_generation, Some(2));
     assert_eq!(second[2].last_transition_time, at(1), "the status did not change");
 }
@@ -192,15 +198,15 @@ fn the_transition_time_moves_with_the_status_only() {
         in_force(&grove_topology(&["rack", "host"])),
         in_force(&grove_topology(&["zone", "host"])),
     );
-    let first = updated_set_conditions(&example, &one_gone, &at(1)).unwrap();
+    let first = updated(&example, &one_gone, &at(1)).unwrap();
     let example = with(example, first);
-    let second = updated_set_conditions(&example, &both_gone, &at(2)).unwrap();
+    let second = updated(&example, &both_gone, &at(2)).unwrap();
     // Another reason and message, still False.
     assert_eq!(second[1].reason, "TopologyLevelsRemoved");
     assert_eq!(second[1].last_transition_time, at(1));
     let example = with(example, second);
     let back = in_force(&grove_topology(&["block", "rack", "host"]));
-    let third = updated_set_conditions(&example, &back, &at(3)).unwrap();
+    let third = updated(&example, &back, &at(3)).unwrap();
     assert_eq!(
         (third[1].status.as_str(), &third[1].last_transition_time),
         ("True", &at(3))
@@ -211,13 +217,13 @@ fn the_transition_time_moves_with_the_status_only() {
 fn conditions_go_with_the_last_constraint() {
     let resolution = in_force(&grove_topology(&["rack"]));
     let constrained = with(set("a").replica(packed("rack")), vec![other_condition()]);
-    let conditions = updated_set_conditions(&constrained, &resolution, &at(1)).unwrap();
+    let conditions = updated(&constrained, &resolution, &at(1)).unwrap();
     let free = with(set("a"), conditions);
     assert_eq!(
-        updated_set_conditions(&free, &Resolution::Unused, &at(2)),
+        updated(&free, &Resolution::Unused, &at(2)),
         Some(vec![other_condition()])
     );
-    assert_eq!(updated_set_conditions(&set("a"), &Resolution::Unused, &at(2)), None);
+    assert_eq!(updated(&set("a"), &Resolution::Unused, &at(2)), None);
 }
 
 fn failed(backend: Backend, step: FailedStep) -> BackendReport {
@@ -326,11 +332,11 @@ proptest! {
     fn writing_once_is_enough_and_both_conditions_tell_one_story(words in any_words(), used in any_words()) {
         let object = cluster_topology("t", &words);
         let example = used.iter().fold(set("a").named("t"), |set, word| set.clique(word, packed(word)));
-        let conditions = updated_set_conditions(&example, &in_force(&object), &at(1)).unwrap();
+        let conditions = updated(&example, &in_force(&object), &at(1)).unwrap();
         let gone = used.iter().any(|word| !words.contains(word));
         let status = |index: usize| conditions[index].status == "True";
         prop_assert_eq!((status(0), status(1)), (gone, !gone));
         let example = with(example, conditions);
-        prop_assert_eq!(updated_set_conditions(&example, &in_force(&object), &at(2)), None);
+        prop_assert_eq!(updated(&example, &in_force(&object), &at(2)), None);
     }
 }
