@@ -4,7 +4,11 @@
 use std::collections::BTreeSet;
 
 use grove_api::podcliqueset::{PodCliqueSetStatus, PodCliqueSetUpdateProgress};
-use grove_api::{PodClique, PodCliqueScalingGroup, PodCliqueSet, PodGang, labels};
+use grove_api::{
+    ClusterTopology, ClusterTopologyBinding, PodClique, PodCliqueScalingGroup, PodCliqueSet, PodGang, TopologyDomain,
+    labels,
+};
+use grove_topology::{TopologyKind, resolve};
 use k8s_openapi::api::apps::v1::ControllerRevision;
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use k8s_openapi::api::core::v1::Service;
@@ -16,6 +20,7 @@ use kube::{Resource, ResourceExt};
 use crate::key::Key;
 use crate::kinds::{KeptPod, Kind, View, set_shelf};
 use crate::runtime::{Change, ObjectKey};
+use crate::topology;
 
 /// A kind whose changes concern others.
 pub(crate) trait Affects: Kind + Sized {
@@ -48,6 +53,7 @@ impl Affects for PodCliqueSet {
         let (old, new) = (change.old.as_deref(), change.new.as_deref());
         if is_structural(old, new) {
             keys.push(Key::Set(change.key.clone()));
+            keys.extend(old.and_then(|set| topology::leaving_with(set, view)));
         }
         let status = |set: Option<&Self>| set.and_then(|set| set.status.clone());
         match turns(status(old).as_ref(), status(new).as_ref()) {
@@ -259,3 +265,37 @@ impl Affects for ResourceClaim {
         owners.filter_map(key).collect()
     }
 }
+
+/// The topology itself, and, unless only its status changed, the sets that it applies to and their gangs.
+fn topology_and_users<K: Resource>(kind: TopologyKind, change: &Change<K>, view: &View) -> Vec<Key> {
+    let name = &change.key.name;
+    let mut keys = vec![Key::Topology(kind, name.clone())];
+    if !is_structural(change.old.as_deref(), change.new.as_deref()) {
+        return keys;
+    }
+    for set in view.sets.all() {
+        let reference = resolve::packing_reference(&set, &view.tas);
+        if reference.is_none_or(|reference| reference.name != name) {
+            continue;
+        }
+        let key = ObjectKey::of(&set.metadata);
+        for gang in view.gangs.of(&set_shelf(&key)) {
+            let replica = grove_workload::names::index_label(&gang.metadata, labels::PCS_REPLICA_INDEX);
+            keys.extend(replica.map(|replica| Key::Gang(key.clone(), replica, gang.name_any())));
+        }
+        keys.push(Key::Set(key));
+    }
+    keys
+}
+
+macro_rules! affects_its_users {
+    ($($kind:ident),*) => {$(
+        impl Affects for $kind {
+            fn affected(change: &Change<Self>, view: &View) -> Vec<Key> {
+                topology_and_users(TopologyKind::$kind, change, view)
+            }
+        }
+    )*};
+}
+
+affects_its_users!(ClusterTopology, ClusterTopologyBinding, TopologyDomain);

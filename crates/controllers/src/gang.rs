@@ -1,23 +1,31 @@
-//! A PodGang: which pods it lists, and where it stands.
+//! A PodGang: which pods it lists, how close they must sit, and where it stands.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use grove_api::conditions::podgang::INITIALIZED;
-use grove_api::{PodClique, PodGang, PodGangStatus};
+use grove_api::podcliqueset::ScalingGroupTemplate;
+use grove_api::{
+    ClusterTopology, ClusterTopologyBinding, PodClique, PodCliqueSet, PodGang, PodGangStatus, TopologyDomain,
+};
+use grove_topology::resolve::packing_reference;
+use grove_topology::translate::{GangKind, GangShape, GroupReplica, PodGroupShape, translate};
+use grove_topology::{Resolution, TopologyKind};
 use grove_workload::conditions;
 use grove_workload::diff::{Content, changes};
+use grove_workload::expand::gangs::{GangClique, GangPlan};
 use grove_workload::gang::{self, Member, Members};
 use grove_workload::meta::uid;
-use grove_workload::names::is_owned_by;
+use grove_workload::names::{self, is_owned_by};
 use grove_workload::observed::ObservedPod;
 use grove_workload::status;
+use kube::ResourceExt;
 use serde_json::json;
 
 use crate::key::Key;
 use crate::runtime::{ObjectKey, Outcome};
 use crate::shell::{Shell, Surroundings};
-use crate::write;
+use crate::write::{self, WriteError};
 
 const WRITE_ERROR: &str = "ERR_SYNC_PODGANG";
 
@@ -44,7 +52,15 @@ pub(crate) async fn look(shell: &Shell, set: &ObjectKey, replica: i32, name: &st
         plan.cliques.iter().any(|member| member.name == clique)
     });
     let members = members(live.cliques(), &pods);
+    let owned = stored
+        .as_deref()
+        .filter(|gang| is_owned_by(&gang.metadata, uid(&*around.set)));
+    let resolution = match resolution(shell, &around.set, owned).await {
+        Ok(resolution) => resolution,
+        Err(error) => return write::outcome(&[error]),
+    };
     let mut wanted = expansion.gang(plan);
+    constrain(&mut wanted, (&around.set, plan), &resolution, (shell, owned));
     gang::fill_references(&mut wanted, stored.as_deref(), &members);
     let observed: Vec<Arc<PodGang>> = stored.into_iter().collect();
     let changes = changes(uid(&*around.set), vec![wanted], &observed, Content::Whole);
@@ -59,6 +75,76 @@ pub(crate) async fn look(shell: &Shell, set: &ObjectKey, replica: i32, name: &st
             outcome.and(keep_status(shell, &key, &gang, status).await)
         }
         _ => outcome,
+    }
+}
+
+/// What became of the topology that the gang is packed by. A gang that is new would be placed anywhere without it, so that
+/// it is missing is believed only when the API server says so too: the watch may be late.
+async fn resolution(shell: &Shell, set: &PodCliqueSet, existing: Option<&PodGang>) -> Result<Resolution, WriteError> {
+    let reference = packing_reference(set, &shell.view.tas);
+    let seen = shell.view.resolve(reference);
+    let (Resolution::Missing { kind, name }, None) = (&seen, existing) else {
+        return Ok(seen);
+    };
+    let key = ObjectKey::new("", name.as_str());
+    match kind {
+        TopologyKind::TopologyDomain => shell.fetch::<TopologyDomain>(&key).await?,
+        TopologyKind::ClusterTopology | TopologyKind::ClusterTopologyBinding => {
+            shell.fetch::<ClusterTopology>(&key).await?;
+            shell.fetch::<ClusterTopologyBinding>(&key).await?;
+        }
+    }
+    Ok(shell.view.resolve(reference))
+}
+
+/// Puts the constraints of the set on one of its gangs.
+fn constrain(
+    wanted: &mut PodGang,
+    (set, plan): (&PodCliqueSet, &GangPlan<'_>),
+    resolution: &Resolution,
+    (shell, existing): (&Shell, Option<&PodGang>),
+) {
+    let groups = GroupNames::of(set, plan);
+    let packing = shell.view.tas.preferred_packing;
+    translate(set, resolution, packing, &groups.shape(plan), existing).apply_to(wanted);
+}
+
+/// For each clique of a plan that is a member of a scaling group: name and index of the group's replica, and the group in
+/// the template.
+struct GroupNames<'a>(Vec<Option<(String, &'a str)>>);
+
+impl<'a> GroupNames<'a> {
+    fn of(set: &'a PodCliqueSet, plan: &GangPlan<'_>) -> Self {
+        let groups = &set.spec.template.scaling_groups;
+        let set_name = set.name_any();
+        let name = |clique: &GangClique<'_>| {
+            let (group, index) = clique.group_replica.as_ref()?;
+            let is_it = |template: &&ScalingGroupTemplate| {
+                names::scaling_group(&set_name, plan.replica, &template.name) == *group
+            };
+            let template = groups.iter().find(is_it)?;
+            Some((format!("{group}-{index}"), template.name.as_str()))
+        };
+        Self(plan.cliques.iter().map(name).collect())
+    }
+
+    fn shape(&'a self, plan: &'a GangPlan<'_>) -> GangShape<'a> {
+        let pod_groups = plan.cliques.iter().zip(&self.0).map(|(clique, group)| PodGroupShape {
+            name: &clique.name,
+            clique: &clique.template.name,
+            group_replica: group
+                .as_ref()
+                .map(|(name, scaling_group)| GroupReplica { name, scaling_group }),
+        });
+        let scaling_group = self.0.iter().flatten().next().map(|(_, scaling_group)| *scaling_group);
+        let kind = match (&plan.base, scaling_group) {
+            (Some(_), Some(scaling_group)) => GangKind::Scaled { scaling_group },
+            _ => GangKind::Base,
+        };
+        GangShape {
+            kind,
+            pod_groups: pod_groups.collect(),
+        }
     }
 }
 

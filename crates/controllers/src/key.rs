@@ -3,6 +3,7 @@
 use std::fmt;
 
 use grove_api::labels;
+use grove_topology::TopologyKind;
 use grove_workload::names::index_label;
 use kube::core::ObjectMeta;
 
@@ -21,6 +22,8 @@ pub enum Key {
     Clique(ObjectKey),
     /// A PodGang of a replica of a set: whom it lists, its constraints, its status.
     Gang(ObjectKey, i32, String),
+    /// A topology, by its kind and name: who holds it in place, what other schedulers are told of it, its status.
+    Topology(TopologyKind, String),
 }
 
 impl Key {
@@ -55,6 +58,7 @@ impl fmt::Debug for Key {
             Self::Group(key) => write!(f, "PodCliqueScalingGroup {key}"),
             Self::Clique(key) => write!(f, "PodClique {key}"),
             Self::Gang(set, _, name) => write!(f, "PodGang {}/{name}", set.namespace),
+            Self::Topology(kind, name) => write!(f, "{kind} {name}"),
         }
     }
 }

@@ -3,17 +3,24 @@
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use grove_api::{PodClique, PodCliqueScalingGroup, PodCliqueSet, PodGang, labels};
+use grove_api::config::TopologyAwareScheduling;
+use grove_api::{
+    ClusterTopology, ClusterTopologyBinding, PodClique, PodCliqueScalingGroup, PodCliqueSet, PodGang, TopologyDomain,
+    labels,
+};
+use grove_topology::backend::Backend;
+use grove_topology::resolve::{self, Found};
+use grove_topology::{Resolution, TopologyReference};
 use grove_workload::names::index_label;
 use grove_workload::observed::ObservedPod;
-use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::apps::v1::ControllerRevision;
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use k8s_openapi::api::core::v1::{Pod, Service};
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use k8s_openapi::api::resource::v1::ResourceClaim;
-use kube::core::ObjectMeta;
-use kube::{Resource, ResourceExt};
+use k8s_openapi::{ClusterResourceScope, NamespaceResourceScope};
+use kube::core::{DynamicObject, ObjectMeta};
+use kube::{Api, Client, Resource, ResourceExt};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -23,15 +30,10 @@ use crate::runtime::{ObjectKey, Shelf, Store};
 /// A kind of object that is kept in a [`Store`].
 pub(crate) trait Kind: Send + Sync + 'static {
     /// The object as the API server has it.
-    type Object: Resource<DynamicType = (), Scope = NamespaceResourceScope>
-        + Clone
-        + Debug
-        + Serialize
-        + DeserializeOwned
-        + Send
-        + Sync
-        + 'static;
+    type Object: Resource<DynamicType = ()> + Clone + Debug + Serialize + DeserializeOwned + Send + Sync + 'static;
 
+    /// Where one object is written; `namespace` is empty for objects of the whole cluster.
+    fn api(client: Client, namespace: &str) -> Api<Self::Object>;
     fn read(object: Self::Object) -> Self;
     fn store(view: &View) -> &Arc<Store<Self>>
     where
@@ -102,10 +104,17 @@ pub(crate) struct View {
     pub(crate) roles: Arc<Store<Role>>,
     pub(crate) role_bindings: Arc<Store<RoleBinding>>,
     pub(crate) claims: Arc<Store<ResourceClaim>>,
+    pub(crate) cluster_topologies: Arc<Store<ClusterTopology>>,
+    pub(crate) topology_bindings: Arc<Store<ClusterTopologyBinding>>,
+    pub(crate) topology_domains: Arc<Store<TopologyDomain>>,
+    kai_topologies: Arc<Store<DynamicObject>>,
+    kueue_topologies: Arc<Store<DynamicObject>>,
+    /// What the configuration says about topologies: it decides which of them a set uses.
+    pub(crate) tas: TopologyAwareScheduling,
 }
 
-impl Default for View {
-    fn default() -> Self {
+impl View {
+    pub(crate) fn new(tas: TopologyAwareScheduling) -> Self {
         fn store<V: Resource>() -> Arc<Store<V>> {
             Arc::new(Store::new(|object: &V| shelf(object.meta())))
         }
@@ -121,14 +130,59 @@ impl Default for View {
             roles: store(),
             role_bindings: store(),
             claims: store(),
+            cluster_topologies: store(),
+            topology_bindings: store(),
+            topology_domains: store(),
+            kai_topologies: Arc::new(Store::new(|_| None)),
+            kueue_topologies: Arc::new(Store::new(|_| None)),
+            tas,
         }
+    }
+
+    /// The topology resources of another scheduler.
+    pub(crate) fn backend_topologies(&self, backend: Backend) -> &Arc<Store<DynamicObject>> {
+        match backend {
+            Backend::Kai => &self.kai_topologies,
+            Backend::Kueue => &self.kueue_topologies,
+        }
+    }
+
+    /// What became of a topology.
+    pub(crate) fn resolve(&self, reference: Option<TopologyReference<'_>>) -> Resolution {
+        let key = ObjectKey::new("", reference.map_or("", |reference| reference.name));
+        let cluster_topology = self.cluster_topologies.get(&key);
+        let (binding, topology_domain) = (self.topology_bindings.get(&key), self.topology_domains.get(&key));
+        let found = Found {
+            cluster_topology: cluster_topology.as_deref(),
+            binding: binding.as_deref(),
+            topology_domain: topology_domain.as_deref(),
+        };
+        resolve::resolve(reference, &self.tas, &found)
     }
 }
 
+fn in_namespace<K>(client: Client, namespace: &str) -> Api<K>
+where
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
+{
+    Api::namespaced(client, namespace)
+}
+
+fn cluster_wide<K>(client: Client, _: &str) -> Api<K>
+where
+    K: Resource<DynamicType = (), Scope = ClusterResourceScope>,
+{
+    Api::all(client)
+}
+
 macro_rules! kept_whole {
-    ($($kind:ty => $store:ident),* $(,)?) => {$(
+    ($api:ident: $($kind:ty => $store:ident),* $(,)?) => {$(
         impl Kind for $kind {
             type Object = Self;
+
+            fn api(client: Client, namespace: &str) -> Api<Self> {
+                $api(client, namespace)
+            }
 
             fn read(mut object: Self) -> Self {
                 // Who wrote which field is never asked, and is often half of the object.
@@ -143,7 +197,7 @@ macro_rules! kept_whole {
     )*};
 }
 
-kept_whole! {
+kept_whole! { in_namespace:
     PodCliqueSet => sets,
     PodCliqueScalingGroup => groups,
     PodClique => cliques,
@@ -156,8 +210,18 @@ kept_whole! {
     ResourceClaim => claims,
 }
 
+kept_whole! { cluster_wide:
+    ClusterTopology => cluster_topologies,
+    ClusterTopologyBinding => topology_bindings,
+    TopologyDomain => topology_domains,
+}
+
 impl Kind for KeptPod {
     type Object = Pod;
+
+    fn api(client: Client, namespace: &str) -> Api<Pod> {
+        in_namespace(client, namespace)
+    }
 
     fn read(object: Pod) -> Self {
         Self::new(&object)

@@ -4,7 +4,7 @@
 //! watches ─▶ stores ─▶ affected ─▶ queue ─▶ a look at one thing ─▶ writes
 //! ```
 //!
-//! One folder or file for each thing that is looked at: set, replica, group, clique, gang. A look observes (what
+//! One folder or file for each thing that is looked at: set, replica, group, clique, gang, topology. A look observes (what
 //! the stores hold), decides (pure functions of other crates) and writes; it keeps nothing, so it can end anywhere and be
 //! taken up by the next one, in this process or another.
 
@@ -18,14 +18,18 @@ mod kinds;
 mod operator;
 mod replica;
 pub mod runtime;
+mod served;
 mod set;
 mod shell;
+mod start;
+mod topology;
 pub mod wait_for;
 mod write;
 
 pub use key::Key;
 pub use operator::Operator;
 pub use shell::Settings;
+pub use start::{StartError, start};
 
 /// How long it is until a moment; nothing for one that has passed.
 fn until(now: jiff::Timestamp, at: jiff::Timestamp) -> std::time::Duration {

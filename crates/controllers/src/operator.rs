@@ -1,19 +1,25 @@
 //! The operator as a whole: watches on one side, workers on the other, the queue in between.
 
+use std::collections::BTreeSet;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
 use futures::future::join_all;
-use grove_api::{PodClique, PodCliqueScalingGroup, PodCliqueSet, PodGang, labels};
+use grove_api::{
+    ClusterTopology, ClusterTopologyBinding, PodClique, PodCliqueScalingGroup, PodCliqueSet, PodGang, TopologyDomain,
+    labels,
+};
+use grove_topology::backend::Backend;
 use k8s_openapi::api::apps::v1::ControllerRevision;
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use k8s_openapi::api::core::v1::{ObjectReference, Service};
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use k8s_openapi::api::resource::v1::ResourceClaim;
-use kube::Client;
 use kube::api::Api;
+use kube::core::{DynamicObject, TypeMeta};
 use kube::runtime::watcher;
+use kube::Client;
 use tokio::sync::mpsc::{self, UnboundedReceiver};
 use tokio::sync::{Mutex, watch};
 use tokio_util::sync::CancellationToken;
@@ -22,9 +28,11 @@ use crate::affected::Affects;
 use crate::events::{self, Notice};
 use crate::key::Key;
 use crate::kinds::KeptPod;
-use crate::runtime::{Feed, Outcome, Unreadable};
+use crate::runtime::{Change, Feed, Outcome, Unreadable};
+use crate::served::OptionalApi;
 use crate::shell::{Settings, Shell};
-use crate::{clique, gang, group, replica, set};
+use crate::topology::backend;
+use crate::{clique, gang, group, replica, set, topology};
 
 type Watching = Pin<Box<dyn Future<Output = ()> + Send>>;
 
@@ -47,8 +55,8 @@ impl Operator {
     /// Works until told to stop. Writes that are under way then are finished.
     pub async fn run(&self, stop: CancellationToken) {
         let mut synced = Vec::new();
-        // Sets are the users': all of them are watched. Of everything else only what the operator made.
         let watches: Vec<Watching> = vec![
+            // Sets are the users': all of them are watched. Of everything else only what the operator made.
             self.watch::<PodCliqueSet>(None, &mut synced),
             self.watch::<PodCliqueScalingGroup>(MANAGED, &mut synced),
             self.watch::<PodClique>(MANAGED, &mut synced),
@@ -60,6 +68,13 @@ impl Operator {
             self.watch::<Role>(MANAGED, &mut synced),
             self.watch::<RoleBinding>(MANAGED, &mut synced),
             self.watch::<ResourceClaim>(MANAGED, &mut synced),
+            // Topologies are the admins'.
+            self.watch::<ClusterTopology>(None, &mut synced),
+            self.watch_while_served::<ClusterTopologyBinding>(OptionalApi::ClusterTopologyBinding, &mut synced),
+            self.watch_while_served::<TopologyDomain>(OptionalApi::TopologyDomain, &mut synced),
+            self.watch_backend(Backend::Kai, &mut synced),
+            self.watch_backend(Backend::Kueue, &mut synced),
+            self.follow_served(),
         ];
         let mut notices = self.notices.lock().await;
         tokio::select! {
@@ -94,20 +109,91 @@ impl Operator {
             Some((label, value)) => watcher::Config::default().labels(&format!("{label}={value}")),
             None => watcher::Config::default(),
         };
-        let feed = Feed::<V::Object, V> {
-            api: Api::all(self.shell.client.clone()),
-            config,
-            read: V::read,
-            store: V::store(&self.shell.view).clone(),
-        };
-        let (sender, receiver) = watch::channel(false);
-        synced.push(receiver);
-        let (shell, told) = (self.shell.clone(), self.shell.clone());
-        Box::pin(feed.run(
-            sender,
-            move |change| shell.seen(change),
-            move |unreadable| report(&told, &unreadable),
-        ))
+        let shell = self.shell.clone();
+        let sender = sender(synced);
+        Box::pin(async move {
+            let seen = |change: &Change<V>| shell.seen(change);
+            feed::<V>(&shell, config)
+                .run(&sender, seen, |unreadable| report(&shell, &unreadable))
+                .await;
+        })
+    }
+
+    /// Follows which of the APIs that can be missing are served.
+    fn follow_served(&self) -> Watching {
+        let shell = self.shell.clone();
+        Box::pin(async move { shell.served.follow(shell.client.clone()).await })
+    }
+
+    /// As [`Self::watch`], for a kind whose API can be missing: then there are none of it.
+    fn watch_while_served<V>(&self, api: OptionalApi, synced: &mut Vec<watch::Receiver<bool>>) -> Watching
+    where
+        V: Affects,
+    {
+        let shell = self.shell.clone();
+        let sender = sender(synced);
+        Box::pin(async move {
+            let seen = |change: &Change<V>| shell.seen(change);
+            let mut known = None;
+            loop {
+                let version = shell.served.changed(api, known.as_ref()).await;
+                known = Some(version.clone());
+                if version.is_none() {
+                    V::store(&shell.view).keep_only(&BTreeSet::new()).iter().for_each(seen);
+                    sender.send_replace(true);
+                    continue;
+                }
+                tokio::select! {
+                    () = feed::<V>(&shell, watcher::Config::default()).run(&sender, seen, |unreadable| report(&shell, &unreadable)) => {}
+                    _ = shell.served.changed(api, known.as_ref()) => {}
+                }
+            }
+        })
+    }
+
+    /// Watches the topology resources of another scheduler. That its API comes or goes concerns all topologies.
+    fn watch_backend(&self, backend: Backend, synced: &mut Vec<watch::Receiver<bool>>) -> Watching {
+        let shell = self.shell.clone();
+        let sender = sender(synced);
+        Box::pin(async move {
+            let api = OptionalApi::BackendTopology(backend);
+            let store = shell.view.backend_topologies(backend);
+            let seen = |change: &Change<DynamicObject>| {
+                let owners = backend::owners_of(&change.key.name);
+                owners.into_iter().for_each(|key| shell.queue.add(key));
+            };
+            let mut known = None;
+            loop {
+                let version = shell.served.changed(api, known.as_ref()).await;
+                known = Some(version.clone());
+                topology::all(&shell.view)
+                    .into_iter()
+                    .for_each(|key| shell.queue.add(key));
+                let Some(version) = version else {
+                    store.keep_only(&BTreeSet::new());
+                    sender.send_replace(true);
+                    continue;
+                };
+                let resource = backend::resource(backend, &version);
+                let feed = Feed::<DynamicObject, DynamicObject> {
+                    kind: TypeMeta {
+                        api_version: resource.api_version.clone(),
+                        kind: resource.kind.clone(),
+                    },
+                    api: Api::all_with(shell.client.clone(), &resource),
+                    config: watcher::Config::default(),
+                    read: |mut object| {
+                        object.metadata.managed_fields = None;
+                        object
+                    },
+                    store: store.clone(),
+                };
+                tokio::select! {
+                    () = feed.run(&sender, seen, |unreadable| report(&shell, &unreadable)) => {}
+                    _ = shell.served.changed(api, known.as_ref()) => {}
+                }
+            }
+        })
     }
 
     /// Whether there is nothing to do now.
@@ -117,6 +203,23 @@ impl Operator {
 }
 
 const MANAGED: Option<(&str, &str)> = Some((labels::MANAGED_BY, labels::MANAGED_BY_OPERATOR));
+
+/// A new flag among those that must be up before work begins.
+fn sender(synced: &mut Vec<watch::Receiver<bool>>) -> watch::Sender<bool> {
+    let (sender, receiver) = watch::channel(false);
+    synced.push(receiver);
+    sender
+}
+
+fn feed<V: Affects>(shell: &Shell, config: watcher::Config) -> Feed<V::Object, V> {
+    Feed {
+        kind: TypeMeta::resource::<V::Object>(),
+        api: Api::all(shell.client.clone()),
+        config,
+        read: V::read,
+        store: V::store(&shell.view).clone(),
+    }
+}
 
 /// Tells of an object that cannot be read, on that object: nobody else would know why nothing happens.
 fn report(shell: &Shell, unreadable: &Unreadable) {
@@ -156,5 +259,6 @@ async fn look(shell: &Shell, key: Key) -> Outcome {
         Key::Group(key) => group::look(shell, &key).await,
         Key::Clique(key) => clique::look(shell, &key).await,
         Key::Gang(set, replica, name) => gang::look(shell, &set, replica, &name).await,
+        Key::Topology(kind, name) => topology::look(shell, kind, &name).await,
     }
 }

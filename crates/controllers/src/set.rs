@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
+use grove_api::conditions::podcliqueset::TOPOLOGY_CONSTRAINTS;
 use grove_api::{PodCliqueSet, PodCliqueSetStatus, labels};
+use grove_topology::conditions::updated_set_conditions;
+use grove_topology::resolve;
 use grove_workload::diff::{Content, changes};
 use grove_workload::expand::Expansion;
 use grove_workload::expand::claims::ClaimTemplates;
@@ -11,6 +14,7 @@ use grove_workload::revision;
 use grove_workload::{status, update};
 use k8s_openapi::api::apps::v1::ControllerRevision;
 use k8s_openapi::api::resource::v1::ResourceClaimTemplate;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::ResourceExt;
 use kube::api::Api;
 use serde_json::json;
@@ -141,12 +145,32 @@ async fn bring_in_order(shell: &Shell, key: &ObjectKey) -> Outcome {
     let now = shell.now();
     let update = update::set_update(&expansion, now);
     let gangs = shell.view.gangs.of(&set_shelf(key));
-    let status = status::set_status(&expansion, (&gangs, &update), &shell.failures_of(key), now);
+    let mut status = status::set_status(&expansion, (&gangs, &update), &shell.failures_of(key), now);
+    put_topology_conditions(shell, &around.set, &mut status.conditions);
     let outcome = write::outcome(&errors).and(keep_status(shell, &own, &around.set, status).await);
     match update.look_again_at {
         Some(at) => outcome.and(Outcome::LookAgain(crate::until(now, at))),
         None => outcome,
     }
+}
+
+/// Puts in what became of the topology that the set uses.
+fn put_topology_conditions(shell: &Shell, set: &PodCliqueSet, conditions: &mut Vec<Condition>) {
+    let resolution = shell.view.resolve(resolve::reference(set, &shell.view.tas.source));
+    let Some(updated) = updated_set_conditions(set, conditions, &resolution, &Time(shell.now())) else {
+        return;
+    };
+    let status = |conditions: &[Condition]| {
+        let mut found = conditions
+            .iter()
+            .filter(|condition| condition.type_ == TOPOLOGY_CONSTRAINTS);
+        found.next().map(|condition| condition.reason.clone())
+    };
+    let (before, now) = (status(conditions), status(&updated));
+    if before != now {
+        tracing::info!(set = %ObjectKey::of(&set.metadata), ?before, ?now, "topology constraints");
+    }
+    *conditions = updated;
 }
 
 async fn write_shared(shell: &Shell, key: &ObjectKey, around: &Surroundings) -> Vec<WriteError> {

@@ -7,6 +7,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use grove_api::config::{Scheduler, TopologyAwareScheduling};
 use grove_api::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
 use grove_workload::expand::claims::ClaimTemplates;
 use grove_workload::expand::{Expansion, Live};
@@ -24,6 +25,7 @@ use crate::events::Notice;
 use crate::key::Key;
 use crate::kinds::{KeptPod, View, set_shelf};
 use crate::runtime::{Change, ObjectKey, Queue};
+use crate::served::ServedApis;
 
 /// The most requests that are under way at once.
 const WRITES_IN_FLIGHT_MAX: usize = 64;
@@ -37,8 +39,10 @@ const SET_BURST: Duration = Duration::from_millis(50);
 /// What the administrator and the surroundings decide.
 #[derive(Clone)]
 pub struct Settings {
-    /// The scheduler profile that places gangs.
-    pub scheduler: String,
+    /// The scheduler profiles, and which of them places gangs.
+    pub scheduler: Scheduler,
+    /// Topologies, as the configuration has them and the start left them.
+    pub topology: TopologyAwareScheduling,
     /// The image that holds `grove`, for pods that wait for others.
     pub wait_image: String,
     /// The most things that are looked at at once.
@@ -51,6 +55,7 @@ impl fmt::Debug for Settings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Settings")
             .field("scheduler", &self.scheduler)
+            .field("topology", &self.topology)
             .field("wait_image", &self.wait_image)
             .field("workers", &self.workers)
             .finish_non_exhaustive()
@@ -84,6 +89,8 @@ pub(crate) struct Shell {
     pub(crate) settings: Settings,
     pub(crate) view: View,
     pub(crate) queue: Queue<Key>,
+    /// Which of the APIs that can be missing are served.
+    pub(crate) served: ServedApis,
     pub(crate) in_flight: Semaphore,
     notices: UnboundedSender<Notice>,
     memory: Mutex<Memory>,
@@ -101,9 +108,10 @@ impl Shell {
     pub(crate) fn new(client: Client, settings: Settings, notices: UnboundedSender<Notice>) -> Self {
         Self {
             client,
+            view: View::new(settings.topology.clone()),
             settings,
-            view: View::default(),
             queue: Queue::default(),
+            served: ServedApis::default(),
             in_flight: Semaphore::new(WRITES_IN_FLIGHT_MAX),
             notices,
             memory: Mutex::default(),
@@ -156,7 +164,7 @@ impl Shell {
         memory.facts.remove(uid);
         let is_its = |key: &Key| match key {
             Key::Set(other) | Key::Replica(other, _) | Key::Gang(other, _, _) => other == set,
-            Key::Group(_) | Key::Clique(_) => false,
+            Key::Group(_) | Key::Clique(_) | Key::Topology(..) => false,
         };
         memory.failures.retain(|key, _| !is_its(key));
         memory.status_due.retain(|key, _| !is_its(key));
@@ -182,7 +190,7 @@ impl Shell {
         let memory = self.memory();
         let its = memory.failures.iter().filter(|(key, _)| match key {
             Key::Set(other) | Key::Replica(other, _) | Key::Gang(other, _, _) => other == set,
-            Key::Group(_) | Key::Clique(_) => false,
+            Key::Group(_) | Key::Clique(_) | Key::Topology(..) => false,
         });
         let mut all: Vec<Failure> = its.flat_map(|(_, failures)| failures.clone()).collect();
         all.dedup();
@@ -283,7 +291,7 @@ impl Surroundings {
         Expansion {
             set: &self.set,
             hashes: &self.facts.hashes,
-            scheduler: &shell.settings.scheduler,
+            scheduler: shell.settings.scheduler.default_profile.as_str(),
             live,
             claim_templates: &self.facts.claim_templates,
         }

@@ -8,7 +8,7 @@ use std::future::Future;
 use std::time::Duration;
 
 use futures::stream::{self, StreamExt};
-use grove_workload::diff::{self, Content};
+use grove_workload::diff::{self, Content, OWN_ANNOTATIONS};
 use grove_workload::names::is_owned_by;
 use grove_workload::status::Failure;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams, Preconditions};
@@ -71,7 +71,18 @@ impl WriteError {
 
 impl Shell {
     fn api<V: Kind>(&self, namespace: &str) -> Api<V::Object> {
-        Api::namespaced(self.client.clone(), namespace)
+        V::api(self.client.clone(), namespace)
+    }
+
+    /// Reads an object as the API server has it now: what a watch has not brought yet is seen from here on.
+    pub(crate) async fn fetch<V: Affects>(&self, key: &ObjectKey) -> Result<(), WriteError> {
+        let _permit = self.permit().await;
+        match self.api::<V>(&key.namespace).get(&key.name).await {
+            Ok(object) => self.answered::<V>(object),
+            Err(kube::Error::Api(status)) if status.code == 404 => {}
+            Err(error) => return Err(WriteError::new(key, error)),
+        }
+        Ok(())
     }
 
     /// Takes an object as the API server answered it.
@@ -378,6 +389,10 @@ fn merge_metadata(stored: &mut Value, wanted: Value) {
             overlay(&mut stored[map], wanted[map].clone());
         }
     }
+    if let Some(annotations) = stored.get_mut("annotations").and_then(Value::as_object_mut) {
+        annotations
+            .retain(|key, _| !OWN_ANNOTATIONS.contains(&key.as_str()) || wanted["annotations"].get(key).is_some());
+    }
     let ours = wanted["finalizers"].as_array().cloned().unwrap_or_default();
     if !ours.is_empty() && !stored["finalizers"].is_array() {
         stored["finalizers"] = json!([]);
@@ -436,6 +451,16 @@ mod tests {
         let new = json!({"a": 1, "b": {"c": 2, "d": 4}, "list": [1, 2], "new": 5});
         let patch = merge_difference(&old, &new);
         assert_eq!(patch, json!({"b": {"d": 4}, "gone": null, "list": [1, 2], "new": 5}));
+    }
+
+    #[test]
+    fn an_annotation_of_ours_goes_when_it_no_longer_holds() {
+        let annotations = json!({"grove.io/topology-name": "t", "theirs": "1"});
+        let stored = json!({"metadata": {"annotations": annotations}});
+        let whole = merged(stored.clone(), json!({"metadata": {"name": "a"}}), Content::Whole);
+        assert_eq!(whole["metadata"]["annotations"], json!({"theirs": "1"}));
+        let kept = merged(stored.clone(), stored, Content::Whole);
+        assert_eq!(kept["metadata"]["annotations"], annotations);
     }
 
     #[test]

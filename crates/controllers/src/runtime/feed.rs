@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use futures::StreamExt;
 use kube::api::Api;
-use kube::core::DeserializeGuard;
+use kube::core::{DeserializeGuard, TypeMeta};
 use kube::runtime::watcher::{self, Event};
 use kube::{Resource, ResourceExt};
 use serde::de::DeserializeOwned;
@@ -30,6 +30,8 @@ pub struct Unreadable {
 
 /// A watch of `K` that fills a store of what is kept of it.
 pub struct Feed<K, V> {
+    /// What is watched, for messages.
+    pub kind: TypeMeta,
     pub api: Api<DeserializeGuard<K>>,
     pub config: watcher::Config,
     /// What is kept of an object.
@@ -39,15 +41,20 @@ pub struct Feed<K, V> {
 
 impl<K, V> Feed<K, V>
 where
-    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + 'static,
+    K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
     V: 'static,
 {
     /// Feeds for ever. Every change goes to `changed`, and `synced` becomes true after the first whole list.
-    pub async fn run(self, synced: watch::Sender<bool>, changed: impl Fn(&Change<V>), unreadable: impl Fn(Unreadable)) {
+    pub async fn run(
+        self,
+        synced: &watch::Sender<bool>,
+        changed: impl Fn(&Change<V>),
+        unreadable: impl Fn(Unreadable),
+    ) {
+        let kind = &self.kind;
         let mut events = std::pin::pin!(watcher::watcher(self.api, self.config));
         let mut listed = BTreeSet::new();
         let mut failures = 0;
-        let kind = K::kind(&());
         while let Some(event) = events.next().await {
             let event = match event {
                 Ok(event) => event,
@@ -59,7 +66,7 @@ where
                     }
                     let wait = Backoff::WATCH.after(failures);
                     // A list that has expired is how every long watch ends some day.
-                    tracing::debug!(%kind, %error, ?wait, "watch broke; opening it again");
+                    tracing::debug!(kind = kind.kind, %error, ?wait, "watch broke; opening it again");
                     tokio::time::sleep(wait).await;
                     continue;
                 }
@@ -69,7 +76,7 @@ where
                 Event::Init => listed.clear(),
                 Event::InitApply(object) => {
                     listed.insert(ObjectKey::of(object.meta()));
-                    take(&self.store, self.read, object, &changed, &unreadable);
+                    take((kind, &self.store, self.read), object, &changed, &unreadable);
                 }
                 Event::InitDone => {
                     self.store
@@ -78,7 +85,7 @@ where
                         .for_each(&changed);
                     synced.send_replace(true);
                 }
-                Event::Apply(object) => take(&self.store, self.read, object, &changed, &unreadable),
+                Event::Apply(object) => take((kind, &self.store, self.read), object, &changed, &unreadable),
                 Event::Delete(object) => {
                     let uid = object.uid().unwrap_or_default();
                     self.store
@@ -96,20 +103,19 @@ fn is_not_served(error: &watcher::Error) -> bool {
 }
 
 fn take<K, V>(
-    store: &Store<V>,
-    read: fn(K) -> V,
+    (kind, store, read): (&TypeMeta, &Store<V>, fn(K) -> V),
     object: DeserializeGuard<K>,
     changed: &impl Fn(&Change<V>),
     unreadable: &impl Fn(Unreadable),
 ) where
-    K: Resource<DynamicType = ()>,
+    K: Resource,
 {
     let (key, stamp) = (ObjectKey::of(object.meta()), Stamp::of(object.meta()));
     match object.0 {
         Ok(object) => store.put(key, stamp, read(object)).iter().for_each(changed),
         Err(invalid) => unreadable(Unreadable {
-            api_version: K::api_version(&()).into_owned(),
-            kind: K::kind(&()).into_owned(),
+            api_version: kind.api_version.clone(),
+            kind: kind.kind.clone(),
             key,
             uid: stamp.uid,
             reason: invalid.error,

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use grove_api::config::{self, OperatorConfiguration, Overrides};
 use grove_api::{PodClique, PodCliqueScalingGroup, PodCliqueSet, PodGang, crds};
-use grove_controllers::{Operator, Settings};
+use grove_controllers::{Operator, Settings, StartError};
 use grove_simcluster::{Cluster, NodeSpec, User};
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::Pod;
@@ -20,18 +21,37 @@ pub(crate) const NAMESPACE: &str = "default";
 /// Virtual time after which something that should happen has not.
 const PATIENCE: Duration = Duration::from_secs(600);
 
+/// The user that the operator is.
+pub(crate) const OPERATOR: &str = "system:serviceaccount:grove-system:grove-operator";
+/// The operator's configuration where a test does not care.
+const PLAIN: &str = "scheduler: {profiles: [{name: default-scheduler, default: true}]}\n";
+
 /// A cluster with an operator.
 pub(crate) struct World {
-    pub(crate) cluster: Cluster,
+    pub(crate) cluster: Arc<Cluster>,
     pub(crate) client: Client,
     operator: Option<(CancellationToken, JoinHandle<()>)>,
 }
 
+pub(crate) fn configuration(text: &str) -> OperatorConfiguration {
+    let head = "apiVersion: operator.config.grove.io/v1alpha1\nkind: OperatorConfiguration\n";
+    config::parse(format!("{head}{text}").as_bytes(), &Overrides::default())
+        .expect("the configuration of a test is valid")
+        .configuration
+}
+
 impl World {
-    /// A cluster with this many nodes, each with room for ten pods of the tests' workloads.
+    /// A cluster with this many nodes, each with room for ten pods of the tests' workloads, and an operator.
     pub(crate) async fn new(nodes: usize) -> Self {
         let nodes = (0..nodes).map(|i| NodeSpec::new(&format!("n{i:03}")).capacity("cpu", "1"));
-        let cluster = Cluster::builder().seed(1).nodes(nodes).start();
+        let mut world = Self::without_operator(1, nodes).await;
+        world.start_operator();
+        world
+    }
+
+    /// A cluster with these nodes and Grove's kinds.
+    pub(crate) async fn without_operator(seed: u64, nodes: impl IntoIterator<Item = NodeSpec>) -> Self {
+        let cluster = Cluster::builder().seed(seed).nodes(nodes).start();
         let client = cluster.client();
         let definitions = Api::all(client.clone());
         for definition in crds::all() {
@@ -40,8 +60,8 @@ impl World {
                 .await
                 .expect("a definition");
         }
-        let mut world = Self {
-            cluster,
+        let world = Self {
+            cluster: Arc::new(cluster),
             client,
             operator: None,
         };
@@ -50,20 +70,55 @@ impl World {
                 world.all::<PodCliqueSet>().list(&ListParams::default()).await.is_ok()
             })
             .await;
-        world.start_operator();
         world
     }
 
-    pub(crate) fn start_operator(&mut self) {
+    /// The same cluster, for another operator.
+    pub(crate) fn beside(&self) -> Self {
+        Self {
+            cluster: self.cluster.clone(),
+            client: self.client.clone(),
+            operator: None,
+        }
+    }
+
+    pub(crate) fn operator_client(&self) -> Client {
+        self.cluster.client_as(User::named(OPERATOR, &[]))
+    }
+
+    pub(crate) fn settings(&self, configuration: &OperatorConfiguration) -> Settings {
         let clock = self.cluster.clock();
-        let settings = Settings {
-            scheduler: "default-scheduler".into(),
+        Settings {
+            scheduler: configuration.scheduler.clone(),
+            topology: configuration.topology_aware_scheduling.clone(),
             wait_image: "grove".into(),
             workers: 8,
             clock: Arc::new(move || clock.now()),
-        };
-        let user = User::named("system:serviceaccount:grove-system:grove-operator", &[]);
-        let operator = Operator::new(self.cluster.client_as(user), settings);
+        }
+    }
+
+    pub(crate) fn start_operator(&mut self) {
+        self.run_operator(self.settings(&configuration(PLAIN)));
+    }
+
+    /// Starts an operator as its process does; the one before, if there is one, has ended.
+    pub(crate) async fn launch(&mut self, text: &str) -> Result<(), StartError> {
+        self.stop_operator().await;
+        let settings = self.settings(&configuration(text));
+        let settings = grove_controllers::start(&self.operator_client(), settings).await?;
+        self.run_operator(settings);
+        Ok(())
+    }
+
+    pub(crate) async fn stop_operator(&mut self) {
+        if let Some((stop, task)) = self.operator.take() {
+            stop.cancel();
+            task.await.expect("an operator that ends well");
+        }
+    }
+
+    fn run_operator(&mut self, settings: Settings) {
+        let operator = Operator::new(self.operator_client(), settings);
         let stop = CancellationToken::new();
         let stopped = stop.clone();
         let task = tokio::spawn(async move { operator.run(stopped).await });

@@ -1,0 +1,190 @@
+//! A topology: who holds it in place, what other schedulers are told of it, its status.
+//!
+//! ClusterTopologies and TopologyDomains are served alike. Which topology a set uses, and what its gangs become, is
+//! decided where sets and gangs are looked at; a change of a topology sends for them. A ClusterTopologyBinding is
+//! somebody else's: it is read there, and never written.
+
+pub(crate) mod backend;
+
+use grove_api::topology::TopologyStatus;
+use grove_api::{ClusterTopology, PodCliqueSet, TopologyDomain, labels};
+use grove_topology::conditions::{BackendReport, updated_topology_status};
+use grove_topology::usage::{FinalizerStep, Usage, cluster_topology_finalizer, topology_domain_finalizer};
+use grove_topology::{Topology, TopologyKind, resolve};
+use grove_workload::meta::uid;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::api::{Api, ListParams};
+use kube::{Client, Resource, ResourceExt};
+use serde_json::json;
+
+use crate::affected::Affects;
+use crate::key::Key;
+use crate::kinds::{Kind, View};
+use crate::runtime::{ObjectKey, Outcome};
+use crate::shell::Shell;
+use crate::write::{self, WriteError};
+
+/// Sets that are read at once: a thousand are below 20 MB.
+const SETS_PER_PAGE: u32 = 500;
+
+/// A kind of object that holds a topology and is served here.
+pub(crate) trait Holder: Affects + Kind<Object = Self> + Resource<DynamicType = ()> {
+    const KIND: TopologyKind;
+    const FINALIZER: &str;
+
+    fn topology(&self) -> Topology;
+    fn status(&self) -> Option<&TopologyStatus>;
+    /// What to do about the finalizer while these sets exist.
+    fn finalizer_step<'a>(&self, sets: impl Iterator<Item = &'a PodCliqueSet>, view: &View) -> FinalizerStep;
+}
+
+impl Holder for ClusterTopology {
+    const KIND: TopologyKind = TopologyKind::ClusterTopology;
+    const FINALIZER: &str = labels::finalizer::CLUSTER_TOPOLOGY;
+
+    fn topology(&self) -> Topology {
+        Topology::from(self)
+    }
+
+    fn status(&self) -> Option<&TopologyStatus> {
+        self.status.as_ref()
+    }
+
+    fn finalizer_step<'a>(&self, sets: impl Iterator<Item = &'a PodCliqueSet>, view: &View) -> FinalizerStep {
+        cluster_topology_finalizer(self, &Usage::of(sets, &view.tas.source), &view.tas)
+    }
+}
+
+impl Holder for TopologyDomain {
+    const KIND: TopologyKind = TopologyKind::TopologyDomain;
+    const FINALIZER: &str = labels::finalizer::TOPOLOGY_DOMAIN;
+
+    fn topology(&self) -> Topology {
+        Topology::from(self)
+    }
+
+    fn status(&self) -> Option<&TopologyStatus> {
+        self.status.as_ref()
+    }
+
+    fn finalizer_step<'a>(&self, mut sets: impl Iterator<Item = &'a PodCliqueSet>, view: &View) -> FinalizerStep {
+        topology_domain_finalizer(self, sets.next().is_some(), &view.tas.source)
+    }
+}
+
+pub(crate) async fn look(shell: &Shell, kind: TopologyKind, name: &str) -> Outcome {
+    match kind {
+        TopologyKind::ClusterTopology => look_at::<ClusterTopology>(shell, name).await,
+        TopologyKind::TopologyDomain => look_at::<TopologyDomain>(shell, name).await,
+        TopologyKind::ClusterTopologyBinding => Outcome::Settled,
+    }
+}
+
+async fn look_at<V: Holder>(shell: &Shell, name: &str) -> Outcome {
+    let Some(object) = V::store(&shell.view).get(&ObjectKey::new("", name)) else {
+        return Outcome::Settled;
+    };
+    let sets = shell.view.sets.all();
+    match object.finalizer_step(sets.iter().map(|set| &**set), &shell.view) {
+        FinalizerStep::Leave => {}
+        // What is written is seen at once, and looked at next.
+        FinalizerStep::Add => {
+            let all = object.finalizers().iter().map(String::as_str).chain([V::FINALIZER]);
+            return write::outcome(write_finalizers(shell, &*object, all.collect()).await.err().as_slice());
+        }
+        FinalizerStep::Lift => return write::outcome(lift(shell, &*object).await.err().as_slice()),
+    }
+    // What it owns follows it by owner references, once nobody uses it any more.
+    if object.meta().deletion_timestamp.is_some() {
+        return Outcome::Settled;
+    }
+    let (report, outcome) = backend::bring_in_order(shell, &object.topology(), uid(&*object)).await;
+    outcome.and(keep_status(shell, &*object, &report).await)
+}
+
+/// Lets go of a topology that no set uses, if that is so when asked right before: a set may have been admitted that no
+/// watch has brought yet.
+async fn lift<V: Holder>(shell: &Shell, object: &V) -> Result<(), WriteError> {
+    let sets = all_sets(&shell.client).await.map_err(|error| {
+        WriteError::Failed(format!(
+            "cannot read who uses {} {}: {error}",
+            V::KIND,
+            object.name_any()
+        ))
+    })?;
+    if object.finalizer_step(sets.iter(), &shell.view) != FinalizerStep::Lift {
+        return Ok(());
+    }
+    let finalizers = object.finalizers().iter().map(String::as_str);
+    let kept = finalizers.filter(|finalizer| *finalizer != V::FINALIZER).collect();
+    write_finalizers(shell, object, kept).await
+}
+
+async fn write_finalizers<V: Holder>(shell: &Shell, object: &V, all: Vec<&str>) -> Result<(), WriteError> {
+    shell.merge::<V>(object, json!({"metadata": {"finalizers": all}})).await
+}
+
+/// All sets, as the API server has them now.
+async fn all_sets(client: &Client) -> Result<Vec<PodCliqueSet>, kube::Error> {
+    let api = Api::<PodCliqueSet>::all(client.clone());
+    let mut parameters = ListParams::default().limit(SETS_PER_PAGE);
+    let mut sets = Vec::new();
+    loop {
+        let page = api.list(&parameters).await?;
+        sets.extend(page.items);
+        match page.metadata.continue_.filter(|token| !token.is_empty()) {
+            Some(token) => parameters = parameters.continue_token(&token),
+            None => return Ok(sets),
+        }
+    }
+}
+
+async fn keep_status<V: Holder>(shell: &Shell, object: &V, report: &BackendReport) -> Outcome {
+    // Objects of the source that is not in use are nobody's, apart from their finalizer.
+    if V::KIND != resolve::default_reference(&shell.view.tas.source).kind {
+        return Outcome::Settled;
+    }
+    let existing = object.status().cloned().unwrap_or_default();
+    let generation = object.meta().generation.unwrap_or_default();
+    let Some(status) = updated_topology_status(&existing, V::KIND, generation, report, &Time(shell.now())) else {
+        return Outcome::Settled;
+    };
+    for failure in &report.failures {
+        tracing::warn!(topology = object.name_any(), backend = %failure.backend, error = failure.error, "backend topology");
+    }
+    let result = shell
+        .write_status::<V>(object, (json!(object.status()), json!(status)))
+        .await;
+    write::outcome(result.err().as_slice())
+}
+
+/// The topology that a set holds in place, if it is on its way out: it may be free to go now.
+pub(crate) fn leaving_with(set: &PodCliqueSet, view: &View) -> Option<Key> {
+    let reference = match resolve::default_reference(&view.tas.source) {
+        // Every set holds the selected TopologyDomain, whether it has constraints or not.
+        selected if selected.kind == TopologyKind::TopologyDomain => selected,
+        _ => resolve::reference(set, &view.tas.source)?,
+    };
+    let key = ObjectKey::new("", reference.name);
+    let deleted_at = match reference.kind {
+        TopologyKind::TopologyDomain => view.topology_domains.get(&key)?.metadata.deletion_timestamp.clone(),
+        _ => view.cluster_topologies.get(&key)?.metadata.deletion_timestamp.clone(),
+    };
+    deleted_at.map(|_| Key::Topology(reference.kind, reference.name.to_owned()))
+}
+
+/// All topologies that are served here.
+pub(crate) fn all(view: &View) -> Vec<Key> {
+    let cluster_topologies = view.cluster_topologies.all();
+    let cluster_topologies = cluster_topologies
+        .iter()
+        .map(|object| (TopologyKind::ClusterTopology, object.name_any()));
+    let domains = view.topology_domains.all();
+    let domains = domains
+        .iter()
+        .map(|object| (TopologyKind::TopologyDomain, object.name_any()));
+    cluster_topologies
+        .chain(domains)
+        .map(|(kind, name)| Key::Topology(kind, name))
+        .collect()
+}
