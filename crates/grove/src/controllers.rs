@@ -3,19 +3,40 @@
 use std::sync::Arc;
 
 use grove_api::config::{Controllers, OperatorConfiguration};
-use grove_controllers::{Operator, Settings};
+use grove_controllers::{Operator, Settings, StartError};
 use jiff::Timestamp;
 use kube::Client;
+use tokio_util::sync::CancellationToken;
 
-/// The operator; `image` holds this program.
-pub(crate) fn operator(configuration: &OperatorConfiguration, client: Client, image: &str) -> Operator {
-    let settings = Settings {
-        scheduler: configuration.scheduler.default_profile.as_str().to_owned(),
+use crate::exit::Failure;
+
+impl From<StartError> for Failure {
+    fn from(error: StartError) -> Self {
+        Self::NoAnswer(error.to_string())
+    }
+}
+
+/// What the controllers go by; `image` holds this program.
+pub(crate) fn settings(configuration: &OperatorConfiguration, image: &str) -> Settings {
+    Settings {
+        scheduler: configuration.scheduler.clone(),
+        topology: configuration.topology_aware_scheduling.clone(),
         wait_image: image.to_owned(),
         workers: workers(&configuration.controllers),
         clock: Arc::new(Timestamp::now),
+    }
+}
+
+/// What the leader does until it is told to stop: first the topology that the configuration asks for, then the rest.
+pub(crate) async fn run(client: Client, settings: Settings, stop: CancellationToken) -> Result<(), Failure> {
+    let Some(settings) = stop
+        .run_until_cancelled(grove_controllers::start(&client, settings))
+        .await
+    else {
+        return Ok(());
     };
-    Operator::new(client, settings)
+    Operator::new(client, settings?).run(stop).await;
+    Ok(())
 }
 
 /// All kinds share their workers: what is idle in one helps another.

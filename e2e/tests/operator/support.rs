@@ -4,6 +4,7 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
+use grove_api::config::{self, Overrides};
 use grove_api::{PodCliqueSet, crds};
 use grove_controllers::{Operator, Settings};
 use grove_e2e::{ControlPlane, Identity, Shared, eventually};
@@ -108,8 +109,12 @@ async fn start(plane: &ControlPlane) -> Result<()> {
         Ok(())
     })
     .await?;
+    let profile = b"scheduler: {profiles: [{name: default-scheduler, default: true}]}";
+    let loaded = config::parse(profile, &Overrides::default());
+    let configuration = loaded.map_err(|errors| anyhow::anyhow!("{errors:?}"))?.configuration;
     let settings = Settings {
-        scheduler: "default-scheduler".to_owned(),
+        scheduler: configuration.scheduler,
+        topology: configuration.topology_aware_scheduling,
         wait_image: "grove".to_owned(),
         workers: 16,
         clock: Arc::new(Timestamp::now),

@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use grove_api::config::{self, ConfigError, FILE_BYTES_MAX, Loaded, OperatorConfiguration, Overrides};
-use grove_controllers::Operator;
+use grove_controllers::Settings;
 use jiff::Timestamp;
 use tokio::io::AsyncReadExt as _;
 use tokio::signal::unix::{SignalKind, signal};
@@ -137,8 +137,8 @@ async fn operate(configuration: &OperatorConfiguration, args: &Args) -> Result<(
                 Some(Ok(())) => {
                     // Replicas that do not lead are ready too: they serve the webhooks.
                     stage.send_replace(Stage::Ready);
-                    let operator = controllers::operator(configuration, cluster.client.clone(), &args.image);
-                    lead(configuration, &cluster, (&operator, &metrics), &stop).await
+                    let settings = controllers::settings(configuration, &args.image);
+                    lead(configuration, &cluster, (settings, &metrics), &stop).await
                 }
             }
         }
@@ -168,16 +168,17 @@ async fn reach(configuration: &OperatorConfiguration, args: &Args) -> Result<(Cl
 async fn lead(
     configuration: &OperatorConfiguration,
     cluster: &Cluster,
-    (operator, metrics): (&Operator, &Metrics),
+    (settings, metrics): (Settings, &Metrics),
     stop: &CancellationToken,
 ) -> Result<(), Failure> {
     let election = &configuration.leader_election;
+    let work = controllers::run(cluster.client.clone(), settings, stop.clone());
     if !election.enabled {
         tracing::info!("leader election is disabled; leading");
         metrics.set_leader(true);
-        operator.run(stop.clone()).await;
+        let ended = work.await;
         metrics.set_leader(false);
-        return Ok(());
+        return ended;
     }
     let terms = Terms::new(election, &cluster.namespace, identity(Timestamp::now()));
     let candidate = Candidate::new(cluster.client.clone(), terms, Timestamp::now);
@@ -186,17 +187,17 @@ async fn lead(
     };
     metrics.set_leader(true);
     let lost = tokio::select! {
-        lost = leadership.hold() => Some(lost),
-        () = operator.run(stop.clone()) => None,
+        lost = leadership.hold() => Err(lost),
+        ended = work => Ok(ended),
     };
     metrics.set_leader(false);
     match lost {
-        None => {
+        Ok(ended) => {
             leadership.release(RELEASE_MAX).await;
-            Ok(())
+            ended
         }
         // Another process starts clean; what this one believes about the cluster may be out of date.
-        Some(lost) => Err(Failure::NoAnswer(format!(
+        Err(lost) => Err(Failure::NoAnswer(format!(
             "{lost}; ending, so that a fresh start can lead again"
         ))),
     }

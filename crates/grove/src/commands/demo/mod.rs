@@ -10,9 +10,9 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
+use grove_api::ClusterTopology;
 use grove_api::config::{self, Overrides};
-use grove_api::topology::{DEFAULT_TOPOLOGY_NAME, TopologyLevel};
-use grove_api::{ClusterTopology, ClusterTopologySpec};
+use grove_api::topology::DEFAULT_TOPOLOGY_NAME;
 use grove_simcluster::User;
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -26,8 +26,9 @@ use tokio_util::sync::CancellationToken;
 use crate::admission::{self, Serving};
 use crate::commands::cluster::Nodes;
 use crate::embedded::{self, Embedded};
+use crate::exit::{self, Failure};
 use crate::racks::LEVELS;
-use crate::{client, controllers, exit};
+use crate::{client, controllers};
 
 const OPERATOR: &str = "system:serviceaccount:kube-system:grove-operator";
 const STOP_MAX: Duration = Duration::from_secs(2);
@@ -69,10 +70,10 @@ async fn tell(args: &Args) -> Result<()> {
     println!("cluster   listens on https://{}", embedded.listener.address());
     install(&client).await?;
     println!("API       {} kinds of Grove are served", grove_api::crds::YAML.len());
-    topology(&client).await?;
     show_nodes(&client).await?;
     let operator = start_operator(&embedded).await?;
     println!("operator  runs, its webhooks are registered");
+    println!("topology  {DEFAULT_TOPOLOGY_NAME}: {}", topology(&client).await?);
     println!("ready     after {:.1} s", begun.elapsed().as_secs_f64());
     workloads::run(&client, STEP_MAX).await?;
     if args.once {
@@ -97,7 +98,7 @@ async fn tell(args: &Args) -> Result<()> {
 /// The operator in this process.
 struct Running {
     webhooks: Serving,
-    controllers: JoinHandle<()>,
+    controllers: JoinHandle<Result<(), Failure>>,
     stop: CancellationToken,
 }
 
@@ -129,10 +130,9 @@ async fn start_operator(embedded: &Embedded) -> Result<Running> {
     let mut webhooks = Serving::start(admission::admission(&configuration, &cluster, OPERATOR), listener);
     let ready = tokio::time::timeout(STEP_MAX, webhooks.ready()).await;
     ready.context("the webhooks do not serve")??;
-    let operator = controllers::operator(&configuration, client, "grove");
     let stop = CancellationToken::new();
-    let stopped = stop.clone();
-    let controllers = tokio::spawn(async move { operator.run(stopped).await });
+    let settings = controllers::settings(&configuration, "grove");
+    let controllers = tokio::spawn(controllers::run(client, settings, stop.clone()));
     Ok(Running {
         webhooks,
         controllers,
@@ -157,28 +157,18 @@ async fn install(client: &Client) -> Result<()> {
     Ok(())
 }
 
-/// Names the levels of the nodes.
-async fn topology(client: &Client) -> Result<()> {
-    let level = |(domain, key): (&str, &str)| -> Result<TopologyLevel> {
-        let domain = domain
-            .parse()
-            .ok()
-            .with_context(|| format!("{domain} is no domain word"))?;
-        Ok(TopologyLevel {
-            domain,
-            key: key.to_owned(),
-        })
-    };
-    let levels = LEVELS.into_iter().map(level).collect::<Result<_>>()?;
-    let topology = ClusterTopology::new(DEFAULT_TOPOLOGY_NAME, ClusterTopologySpec { levels });
-    Api::all(client.clone())
-        .create(&PostParams::default(), &topology)
-        .await?;
-    println!(
-        "topology  {DEFAULT_TOPOLOGY_NAME}: {}",
-        LEVELS.map(|(word, _)| word).join(" > ")
-    );
-    Ok(())
+/// Waits for the topology that the operator makes from its configuration; returns its levels, broad to narrow.
+async fn topology(client: &Client) -> Result<String> {
+    let topologies = Api::<ClusterTopology>::all(client.clone());
+    let exists = await_condition(topologies, DEFAULT_TOPOLOGY_NAME, |found: Option<&ClusterTopology>| {
+        found.is_some()
+    });
+    let topology = tokio::time::timeout(STEP_MAX, exists)
+        .await
+        .context("there is no topology")??;
+    let levels = topology.map(|topology| topology.spec.levels).unwrap_or_default();
+    let words: Vec<&str> = levels.iter().map(|level| level.domain.as_str()).collect();
+    Ok(words.join(" > "))
 }
 
 /// One line a block, one `■` a host, a space between racks.
