@@ -107,7 +107,8 @@ async fn from_file(path: &Path) -> Result<Config, Failure> {
     chosen.map_err(|error| unusable(anyhow::Error::new(error)))
 }
 
-fn no_answer(address: &str, error: kube::Error) -> String {
+/// What a failed request means to the person who asked.
+pub(crate) fn no_answer(address: &str, error: kube::Error) -> String {
     match error {
         kube::Error::Api(status) if matches!(status.code, 401 | 403) => format!(
             "the API server at {address} refuses us ({} {}: {}); check the credentials and the roles of this user",

@@ -42,6 +42,8 @@ enum Command {
     Operator(commands::operator::Args),
     /// Wait until PodCliques are ready; the init container that keeps a start order
     WaitFor(commands::wait_for::Args),
+    /// Topologies of a cluster: which there are, who uses them, and whether the nodes' labels are right
+    Topology(commands::topology::Args),
 }
 
 fn main() -> ExitCode {
@@ -51,5 +53,6 @@ fn main() -> ExitCode {
         Command::Crds(args) => commands::crds::run(&args),
         Command::Operator(args) => commands::operator::run(&args),
         Command::WaitFor(args) => commands::wait_for::run(&args),
+        Command::Topology(args) => commands::topology::run(&args),
     }
 }

@@ -8,6 +8,7 @@
 //! PodCliqueSet ──▶ scopes ──▶ resolve::reference ──┤             ├─▶ conditions  what status says about it
 //!                                                  ▼             └─▶ backend     what other schedulers receive
 //!                                                usage: who holds a topology in place
+//! Node labels ──▶ survey: the domains that they form, what is wrong with them, which topology they suggest
 //! ```
 //!
 //! Everything here is a function of what somebody else observed: no client, no clock (`now` is an argument), no
@@ -18,6 +19,7 @@ pub mod conditions;
 pub mod levels;
 pub mod resolve;
 pub mod scopes;
+pub mod survey;
 pub mod translate;
 pub mod usage;
 pub mod validate;

@@ -5,3 +5,4 @@ pub(crate) mod crds;
 pub(crate) mod demo;
 pub(crate) mod operator;
 pub(crate) mod wait_for;
+pub(crate) mod topology;

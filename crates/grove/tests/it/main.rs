@@ -5,3 +5,4 @@
 mod cli;
 mod embedded;
 mod operator;
+mod topology;

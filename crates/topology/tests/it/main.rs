@@ -8,6 +8,7 @@ mod gangs;
 mod levels;
 mod properties;
 mod resolve;
+mod survey;
 mod translate;
 mod usage;
 mod validate_set;

@@ -1,0 +1,54 @@
+//! `grove topology check`.
+
+use std::process::ExitCode;
+
+use grove_topology::survey::{Finding, Severity, check_constraints, check_nodes};
+
+use super::output::{self, Format};
+use super::read::Seen;
+use crate::exit::{self, Failure};
+
+pub(super) fn print(seen: &Seen, strict: bool, format: Format) -> Result<ExitCode, Failure> {
+    let topologies = seen.topologies();
+    let of_nodes = topologies
+        .iter()
+        .flat_map(|(topology, _)| check_nodes(topology, &seen.nodes));
+    let of_sets = seen
+        .sets
+        .iter()
+        .flat_map(|set| check_constraints(set, &seen.resolve(set), &seen.nodes));
+    let mut findings: Vec<Finding> = of_nodes.chain(of_sets).collect();
+    findings.sort();
+    let checked = format!(
+        "{} topologies, {} nodes and {} sets are in order",
+        topologies.len(),
+        seen.nodes.len(),
+        seen.sets.len()
+    );
+    output::print(format, &findings, |findings| table(findings, checked))?;
+    let is_failed = findings
+        .iter()
+        .any(|finding| strict || finding.severity == Severity::Fail);
+    Ok(if is_failed {
+        exit::FINDING.into()
+    } else {
+        ExitCode::SUCCESS
+    })
+}
+
+fn table(findings: &[Finding], in_order: String) -> String {
+    if findings.is_empty() {
+        return in_order;
+    }
+    let lines = findings.iter().map(|finding| {
+        let severity = match finding.severity {
+            Severity::Fail => "fail",
+            Severity::Warn => "warn",
+        };
+        format!(
+            "{severity}  {} {}\n      fix: {}",
+            finding.code, finding.message, finding.fix
+        )
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}

@@ -1,0 +1,61 @@
+//! `grove topology list`.
+
+use std::process::ExitCode;
+
+use grove_topology::survey::unlabelled;
+use serde::Serialize;
+
+use super::output::{self, Format, columns, row};
+use super::read::Seen;
+use crate::exit::Failure;
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Line {
+    kind: &'static str,
+    name: String,
+    /// Broadest first.
+    levels: Vec<String>,
+    /// Nodes that carry all of its labels.
+    nodes: usize,
+    unlabelled: usize,
+    sets: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ready: Option<String>,
+}
+
+pub(super) fn print(seen: &Seen, format: Format) -> Result<ExitCode, Failure> {
+    let lines = seen.topologies().into_iter().map(|(topology, ready)| {
+        let unlabelled = unlabelled(&topology, &seen.nodes).len();
+        Line {
+            kind: topology.kind().as_str(),
+            name: topology.name().to_owned(),
+            levels: topology.levels().iter().map(|level| level.word.clone()).collect(),
+            nodes: seen.nodes.len() - unlabelled,
+            unlabelled,
+            sets: seen.users(&topology),
+            ready,
+        }
+    });
+    output::print(format, &lines.collect::<Vec<_>>(), |lines| table(lines))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn table(lines: &[Line]) -> String {
+    if lines.is_empty() {
+        return "no topologies; `grove topology discover` proposes one from the nodes' labels".to_owned();
+    }
+    let mut rows = vec![row(["KIND", "NAME", "LEVELS", "NODES", "UNLABELLED", "SETS", "READY"])];
+    rows.extend(lines.iter().map(|line| {
+        row([
+            line.kind,
+            &line.name,
+            &line.levels.join(" > "),
+            &line.nodes.to_string(),
+            &line.unlabelled.to_string(),
+            &line.sets.to_string(),
+            line.ready.as_deref().unwrap_or("-"),
+        ])
+    }));
+    columns(&rows)
+}

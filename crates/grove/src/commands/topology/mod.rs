@@ -1,0 +1,93 @@
+//! `grove topology`: which topologies there are, who uses them, whether the nodes' labels are right, and which topology
+//! they suggest. Reads only; what is found out is decided in [`grove_topology::survey`].
+
+mod check;
+mod discover;
+mod list;
+mod output;
+mod read;
+mod tree;
+mod usage;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use grove_api::config::ClientConnection;
+
+use crate::client::Cluster;
+use crate::exit::{self, Failure};
+use output::Format;
+use read::Seen;
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Command,
+    /// The cluster to look at; by default that of the environment
+    #[arg(long, value_name = "FILE", global = true)]
+    kubeconfig: Option<PathBuf>,
+    /// The TopologyDomain that the operator was told to use
+    #[arg(long, value_name = "NAME", global = true)]
+    topology_domain_name: Option<String>,
+    /// How to print: table for people, json or yaml for programs
+    #[arg(short, long, value_enum, default_value_t = Format::Table, global = true)]
+    output: Format,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    /// All topologies: levels, nodes, sets that use them
+    List,
+    /// The domains of a topology, each with those inside it
+    Tree {
+        /// Name of the topology
+        #[arg(default_value = grove_api::topology::DEFAULT_TOPOLOGY_NAME)]
+        name: String,
+        /// Show levels down to this one
+        #[arg(long, value_name = "LEVEL")]
+        depth: Option<String>,
+    },
+    /// Which PodCliqueSets use which topology, those that use the default included
+    Usage,
+    /// What is wrong with the nodes' labels and with constraints; exit code 1 if something is
+    Check {
+        /// Warnings count too
+        #[arg(long)]
+        strict: bool,
+    },
+    /// A ClusterTopology that the nodes' labels suggest, as YAML; how it came about goes to stderr
+    Discover {
+        /// Name of the proposed topology
+        #[arg(long, default_value = "discovered")]
+        name: String,
+    },
+}
+
+pub(crate) fn run(args: &Args) -> ExitCode {
+    let runtime = match exit::runtime() {
+        Ok(runtime) => runtime,
+        Err(error) => return exit::usage(Err(error)),
+    };
+    match runtime.block_on(answer(args)) {
+        Ok(code) => code,
+        Err(failure) => {
+            eprintln!("{failure}");
+            failure.exit_code()
+        }
+    }
+}
+
+async fn answer(args: &Args) -> Result<ExitCode, Failure> {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let cluster = Cluster::connect(args.kubeconfig.as_deref(), &ClientConnection::default()).await?;
+    // The first answer is the one that may take too long; after it the cluster is known to be there.
+    cluster.own_user().await?;
+    let seen = Seen::read(&cluster, args.topology_domain_name.clone()).await?;
+    match &args.command {
+        Command::List => list::print(&seen, args.output),
+        Command::Tree { name, depth } => tree::print(&seen, (name, depth.as_deref()), args.output),
+        Command::Usage => usage::print(&seen, args.output),
+        Command::Check { strict } => check::print(&seen, *strict, args.output),
+        Command::Discover { name } => discover::print(&seen, name, args.output),
+    }
+}

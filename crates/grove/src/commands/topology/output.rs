@@ -1,0 +1,56 @@
+//! Tables for people, JSON and YAML for programs.
+
+use std::io::{self, Write};
+
+use serde::Serialize;
+
+use crate::exit::{Failure, one_line};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(super) enum Format {
+    Table,
+    Json,
+    Yaml,
+}
+
+/// Prints `value` for programs, or what `table` makes of it.
+pub(super) fn print<T: Serialize>(format: Format, value: &T, table: impl FnOnce(&T) -> String) -> Result<(), Failure> {
+    let failed = |error: anyhow::Error| Failure::NoAnswer(format!("cannot print the answer: {}", one_line(error)));
+    let text = match format {
+        Format::Table => table(value),
+        Format::Json => serde_json::to_string_pretty(value).map_err(|error| failed(error.into()))? + "\n",
+        Format::Yaml => serde_saphyr::to_string(value).map_err(|error| failed(error.into()))?,
+    };
+    write(text.trim_end_matches('\n')).map_err(|error| failed(error.into()))
+}
+
+fn write(text: &str) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    match writeln!(out, "{text}").and_then(|()| out.flush()) {
+        // A reader that has seen enough, such as `head`, is no failure.
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Columns as wide as they must be; the first row is the head.
+pub(super) fn columns(rows: &[Vec<String>]) -> String {
+    let count = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let width = |column: usize| {
+        rows.iter()
+            .filter_map(|row| row.get(column))
+            .map(|cell| cell.chars().count())
+            .max()
+    };
+    let widths: Vec<usize> = (0..count).map(|column| width(column).unwrap_or(0)).collect();
+    let line = |row: &Vec<String>| {
+        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}"));
+        cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
+    };
+    rows.iter().map(line).collect::<Vec<_>>().join("\n")
+}
+
+/// A row of a table.
+pub(super) fn row<const N: usize>(cells: [&str; N]) -> Vec<String> {
+    cells.iter().map(|cell| (*cell).to_owned()).collect()
+}

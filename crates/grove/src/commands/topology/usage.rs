@@ -1,0 +1,48 @@
+//! `grove topology usage`.
+
+use std::process::ExitCode;
+
+use serde::Serialize;
+
+use super::output::{self, Format, columns, row};
+use super::read::Seen;
+use crate::exit::Failure;
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Use {
+    kind: &'static str,
+    topology: String,
+    /// The set names no topology.
+    is_default: bool,
+    namespace: String,
+    name: String,
+}
+
+pub(super) fn print(seen: &Seen, format: Format) -> Result<ExitCode, Failure> {
+    let usage = seen.usage();
+    let uses = usage.iter().flat_map(|(kind, topology, users)| {
+        users.iter().map(move |user| Use {
+            kind: kind.as_str(),
+            topology: topology.to_owned(),
+            is_default: user.is_default,
+            namespace: user.set.namespace.clone(),
+            name: user.set.name.clone(),
+        })
+    });
+    output::print(format, &uses.collect::<Vec<_>>(), |uses| table(uses))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn table(uses: &[Use]) -> String {
+    if uses.is_empty() {
+        return "no PodCliqueSet uses a topology".to_owned();
+    }
+    let mut rows = vec![row(["TOPOLOGY", "PODCLIQUESET"])];
+    rows.extend(uses.iter().map(|one| {
+        let default = if one.is_default { " (default)" } else { "" };
+        let topology = format!("{}{default}", one.topology);
+        row([&topology, &format!("{}/{}", one.namespace, one.name)])
+    }));
+    columns(&rows)
+}

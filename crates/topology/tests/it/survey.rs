@@ -1,0 +1,161 @@
+//! What nodes say about topologies.
+
+use grove_api::topology::{DomainWord, HOSTNAME_LABEL};
+use grove_topology::survey::{NodeLabels, Severity, check_constraints, check_nodes, discover, tree, unlabelled};
+use grove_topology::{Resolution, Topology, TopologyKind};
+
+use crate::fixtures::{Author, grove_topology, packed, set};
+
+const RACK: &str = "topology.kubernetes.io/rack";
+const BLOCK: &str = "topology.kubernetes.io/block";
+
+fn node(name: &str, labels: &[(&str, &str)]) -> NodeLabels {
+    let own = [(HOSTNAME_LABEL, name)];
+    let labels = labels
+        .iter()
+        .chain(&own)
+        .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
+    NodeLabels {
+        name: name.to_owned(),
+        labels: labels.collect(),
+    }
+}
+
+fn nodes() -> Vec<NodeLabels> {
+    vec![
+        node("n1", &[(BLOCK, "b1"), (RACK, "r1")]),
+        node("n2", &[(BLOCK, "b1"), (RACK, "r1")]),
+        node("n3", &[(BLOCK, "b1"), (RACK, "r2")]),
+        node("n4", &[(BLOCK, "b2"), (RACK, "r3")]),
+    ]
+}
+
+fn topology() -> Topology {
+    Topology::from(&grove_topology(&["block", "rack", "host"]))
+}
+
+#[test]
+fn domains_nest_and_hosts_are_counted() {
+    let blocks = tree(&topology(), &nodes());
+    let shown: Vec<String> = blocks
+        .iter()
+        .map(|block| {
+            let racks: Vec<String> = block
+                .domains
+                .iter()
+                .map(|rack| format!("{}:{}", rack.name, rack.nodes))
+                .collect();
+            format!("{} {} {} [{}]", block.level, block.name, block.nodes, racks.join(" "))
+        })
+        .collect();
+    assert_eq!(shown, ["block b1 3 [r1:2 r2:1]", "block b2 1 [r3:1]"]);
+    assert!(blocks[0].domains[0].domains.is_empty());
+    assert_eq!(unlabelled(&topology(), &nodes()), Vec::<&str>::new());
+}
+
+#[test]
+fn nodes_without_a_label_and_torn_racks_are_found() {
+    let mut all = nodes();
+    assert_eq!(check_nodes(&topology(), &all), []);
+    all.push(node("n5", &[(BLOCK, "b2")]));
+    all.push(node("n6", &[(BLOCK, "b2"), (RACK, "r1")]));
+    all.push(node("other-hardware", &[]));
+    let found = check_nodes(&topology(), &all);
+    let told: Vec<_> = found
+        .iter()
+        .map(|finding| (finding.severity, finding.code, finding.message.as_str()))
+        .collect();
+    assert_eq!(
+        told,
+        [
+            (
+                Severity::Warn,
+                "GT011",
+                "ClusterTopology 'grove-topology': 1 of 6 nodes lack topology.kubernetes.io/rack: n5; no gang with a \
+                 constraint lands there"
+            ),
+            (
+                Severity::Fail,
+                "GT012",
+                "ClusterTopology 'grove-topology': topology.kubernetes.io/rack=r1 is in 2 domains of \
+                 topology.kubernetes.io/block: b1 b2"
+            ),
+        ]
+    );
+    assert_eq!(found[0].fix, "kubectl label node n5 topology.kubernetes.io/rack=…");
+    assert_eq!(unlabelled(&topology(), &all), ["n5", "other-hardware"]);
+    assert_eq!(check_nodes(&topology(), &[node("bare", &[])])[0].code, "GT010");
+}
+
+#[test]
+fn constraints_that_nothing_can_hold_are_found() {
+    let set = set("a").replica(packed("rack"));
+    let in_force = |words: &[&str]| Resolution::InForce {
+        topology: Topology::from(&grove_topology(words)),
+        is_terminating: false,
+    };
+    let codes = |resolution: &Resolution, nodes: &[NodeLabels]| -> Vec<&str> {
+        check_constraints(&set, resolution, nodes)
+            .iter()
+            .map(|finding| finding.code)
+            .collect()
+    };
+    assert_eq!(codes(&in_force(&["rack", "host"]), &nodes()), Vec::<&str>::new());
+    assert_eq!(codes(&in_force(&["rack", "host"]), &[node("bare", &[])]), ["GT022"]);
+    assert_eq!(codes(&in_force(&["host"]), &nodes()), ["GT021"]);
+    let missing = Resolution::Missing {
+        kind: TopologyKind::ClusterTopology,
+        name: "grove-topology".into(),
+    };
+    assert_eq!(codes(&missing, &nodes()), ["GT020"]);
+    assert_eq!(codes(&Resolution::Unused, &nodes()), Vec::<&str>::new());
+}
+
+#[test]
+fn a_topology_is_discovered_from_labels_that_nest() {
+    let mut all = nodes();
+    // One rack too many for a zone: that label does not nest, and a second label for racks is not needed.
+    for (node, zone) in all.iter_mut().zip(["z1", "z1", "z1", "z1"]) {
+        node.labels.insert("topology.kubernetes.io/zone".into(), zone.into());
+        node.labels.insert("kubernetes.io/arch".into(), "arm64".into());
+    }
+    all[0].labels.insert("example.com/gpu-rack".into(), "x".into());
+    let proposal = discover(&all).unwrap();
+    let levels: Vec<(DomainWord, &str)> = proposal
+        .spec
+        .levels
+        .iter()
+        .map(|level| (level.domain, level.key.as_str()))
+        .collect();
+    assert_eq!(
+        levels,
+        [
+            (DomainWord::Zone, "topology.kubernetes.io/zone"),
+            (DomainWord::Block, BLOCK),
+            (DomainWord::Rack, RACK),
+            (DomainWord::Host, HOSTNAME_LABEL),
+        ]
+    );
+    let other = proposal
+        .candidates
+        .iter()
+        .find(|candidate| candidate.key == "example.com/gpu-rack")
+        .unwrap();
+    assert_eq!(
+        (other.is_proposed, other.note.as_str()),
+        (false, "another label is proposed for rack")
+    );
+
+    all[3].labels.insert(RACK.into(), "r1".into());
+    let proposal = discover(&all).unwrap();
+    let rack = proposal
+        .candidates
+        .iter()
+        .find(|candidate| candidate.key == RACK)
+        .unwrap();
+    assert_eq!(
+        (rack.is_proposed, rack.note.as_str()),
+        (false, "r1 is in several domains of topology.kubernetes.io/block")
+    );
+    assert_eq!(discover(&[node("bare", &[])]), None);
+}
