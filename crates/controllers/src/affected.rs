@@ -20,6 +20,7 @@ use kube::{Resource, ResourceExt};
 use crate::key::Key;
 use crate::kinds::{KeptPod, Kind, View, set_shelf};
 use crate::runtime::{Change, ObjectKey};
+use crate::served::ForeignKind;
 use crate::topology;
 
 /// A kind whose changes concern others.
@@ -197,9 +198,7 @@ impl Affects for PodGang {
         let mut keys = Vec::new();
         for gang in [old, new].into_iter().flatten() {
             keys.extend(Key::set_of(&gang.metadata).map(Key::Set));
-            if let Some(Key::Replica(set, replica)) = Key::replica_of(&gang.metadata) {
-                keys.push(Key::Gang(set, replica, gang.name_any()));
-            }
+            keys.extend(gang_key(gang));
             if is_structural(old, new) {
                 keys.extend(Key::replica_of(&gang.metadata));
             }
@@ -279,10 +278,7 @@ fn topology_and_users<K: Resource>(kind: TopologyKind, change: &Change<K>, view:
             continue;
         }
         let key = ObjectKey::of(&set.metadata);
-        for gang in view.gangs.of(&set_shelf(&key)) {
-            let replica = grove_workload::names::index_label(&gang.metadata, labels::PCS_REPLICA_INDEX);
-            keys.extend(replica.map(|replica| Key::Gang(key.clone(), replica, gang.name_any())));
-        }
+        keys.extend(view.gangs.of(&set_shelf(&key)).iter().filter_map(|gang| gang_key(gang)));
         keys.push(Key::Set(key));
     }
     keys
@@ -299,3 +295,33 @@ macro_rules! affects_its_users {
 }
 
 affects_its_users!(ClusterTopology, ClusterTopologyBinding, TopologyDomain);
+
+/// What an object of another scheduler concerns: the topology or the gang of its name.
+pub(crate) fn of_foreign(kind: ForeignKind, key: &ObjectKey, view: &View) -> Vec<Key> {
+    match kind {
+        ForeignKind::Topology(_) => [TopologyKind::ClusterTopology, TopologyKind::TopologyDomain]
+            .map(|kind| Key::Topology(kind, key.name.clone()))
+            .into(),
+        ForeignKind::KaiPodGroup => view
+            .gangs
+            .get(key)
+            .and_then(|gang| gang_key(&gang))
+            .into_iter()
+            .collect(),
+    }
+}
+
+/// What is concerned when the API of another scheduler comes or goes.
+pub(crate) fn all_of_foreign(kind: ForeignKind, view: &View) -> Vec<Key> {
+    match kind {
+        ForeignKind::Topology(_) => topology::all(view),
+        ForeignKind::KaiPodGroup => view.gangs.all().iter().filter_map(|gang| gang_key(gang)).collect(),
+    }
+}
+
+fn gang_key(gang: &PodGang) -> Option<Key> {
+    match Key::replica_of(&gang.metadata)? {
+        Key::Replica(set, replica) => Some(Key::Gang(set, replica, gang.name_any())),
+        _ => None,
+    }
+}

@@ -15,15 +15,16 @@ use grove_workload::pod;
 use grove_workload::pods::{self, NewPod, Victim};
 use grove_workload::status::{self, Failure};
 use grove_workload::update::{self, CliqueUpdate};
+use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use serde_json::json;
 
-use crate::events;
 use crate::key::Key;
 use crate::kinds::{KeptPod, set_shelf};
 use crate::runtime::{ObjectKey, Outcome};
 use crate::shell::{Shell, Surroundings};
 use crate::write::{self, WriteError, in_parallel};
+use crate::{backends, events};
 
 const CLAIM_ERROR: &str = "ERR_CREATE_RESOURCE_CLAIM";
 const DELETE_POD_ERROR: &str = "ERR_DELETE_POD";
@@ -174,6 +175,7 @@ impl Seen {
         let made: Vec<_> = create
             .iter()
             .filter_map(|new| pod::pod(expansion, &self.clique, new, image))
+            .map(|pod| self.marked(shell, pod))
             .collect();
         // One pod tells whether the API server takes the template at all.
         let mut made = made.into_iter();
@@ -187,7 +189,16 @@ impl Seen {
         errors
     }
 
-    async fn create_pod(&self, shell: &Shell, pod: k8s_openapi::api::core::v1::Pod) -> Result<(), WriteError> {
+    /// The pod with what the scheduler must find on it.
+    fn marked(&self, shell: &Shell, mut pod: Pod) -> Pod {
+        let backend = backends::of(shell.settings.scheduler.default_profile);
+        if let Some(gang) = self.clique.labels().get(labels::PODGANG) {
+            backend.mark_pod(&mut pod, gang, &self.clique.name_any());
+        }
+        pod
+    }
+
+    async fn create_pod(&self, shell: &Shell, pod: Pod) -> Result<(), WriteError> {
         shell.create::<KeptPod>(&pod).await
     }
 

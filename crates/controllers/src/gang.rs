@@ -22,6 +22,7 @@ use grove_workload::status;
 use kube::ResourceExt;
 use serde_json::json;
 
+use crate::backends;
 use crate::key::Key;
 use crate::runtime::{ObjectKey, Outcome};
 use crate::shell::{Shell, Surroundings};
@@ -60,21 +61,29 @@ pub(crate) async fn look(shell: &Shell, set: &ObjectKey, replica: i32, name: &st
         Err(error) => return write::outcome(&[error]),
     };
     let mut wanted = expansion.gang(plan);
+    let backend = backends::of(shell.settings.scheduler.default_profile);
+    backend.mark_gang(&mut wanted);
     constrain(&mut wanted, (&around.set, plan), &resolution, (shell, owned));
     gang::fill_references(&mut wanted, stored.as_deref(), &members);
     let observed: Vec<Arc<PodGang>> = stored.into_iter().collect();
     let changes = changes(uid(&*around.set), vec![wanted], &observed, Content::Whole);
-    let errors = shell.carry_out(&set.namespace, changes, Content::Whole).await;
+    let mut errors = shell.carry_out(&set.namespace, changes, Content::Whole).await;
+    let is_ours = |gang: &Arc<PodGang>| {
+        is_owned_by(&gang.metadata, uid(&*around.set)) && gang.metadata.deletion_timestamp.is_none()
+    };
+    let stored = shell.view.gangs.get(&object).filter(is_ours);
+    if let Some(gang) = &stored {
+        let resource = backend.gang_resource(&around.set, gang, resolution.topology());
+        errors.extend(backends::keep(shell, resource).await.err());
+    }
     shell.report(&key, write::failures(WRITE_ERROR, &errors), &Key::Set(set.clone()));
     let outcome = write::outcome(&errors);
-
-    let stored = shell.view.gangs.get(&object);
-    match stored.filter(|gang| is_owned_by(&gang.metadata, uid(&*around.set))) {
-        Some(gang) if gang.metadata.deletion_timestamp.is_none() => {
+    match stored {
+        Some(gang) => {
             let status = gang::status(&gang, &members, shell.now());
             outcome.and(keep_status(shell, &key, &gang, status).await)
         }
-        _ => outcome,
+        None => outcome,
     }
 }
 

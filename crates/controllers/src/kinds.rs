@@ -26,6 +26,7 @@ use serde::de::DeserializeOwned;
 
 use crate::key::Key;
 use crate::runtime::{ObjectKey, Shelf, Store};
+use crate::served::ForeignKind;
 
 /// A kind of object that is kept in a [`Store`].
 pub(crate) trait Kind: Send + Sync + 'static {
@@ -109,6 +110,7 @@ pub(crate) struct View {
     pub(crate) topology_domains: Arc<Store<TopologyDomain>>,
     kai_topologies: Arc<Store<DynamicObject>>,
     kueue_topologies: Arc<Store<DynamicObject>>,
+    kai_pod_groups: Arc<Store<DynamicObject>>,
     /// What the configuration says about topologies: it decides which of them a set uses.
     pub(crate) tas: TopologyAwareScheduling,
 }
@@ -135,15 +137,17 @@ impl View {
             topology_domains: store(),
             kai_topologies: Arc::new(Store::new(|_| None)),
             kueue_topologies: Arc::new(Store::new(|_| None)),
+            kai_pod_groups: Arc::new(Store::new(|_| None)),
             tas,
         }
     }
 
-    /// The topology resources of another scheduler.
-    pub(crate) fn backend_topologies(&self, backend: Backend) -> &Arc<Store<DynamicObject>> {
-        match backend {
-            Backend::Kai => &self.kai_topologies,
-            Backend::Kueue => &self.kueue_topologies,
+    /// The objects of another scheduler.
+    pub(crate) fn foreign(&self, kind: ForeignKind) -> &Arc<Store<DynamicObject>> {
+        match kind {
+            ForeignKind::Topology(Backend::Kai) => &self.kai_topologies,
+            ForeignKind::Topology(Backend::Kueue) => &self.kueue_topologies,
+            ForeignKind::KaiPodGroup => &self.kai_pod_groups,
         }
     }
 

@@ -9,6 +9,7 @@
 //! taken up by the next one, in this process or another.
 
 mod affected;
+mod backends;
 mod clique;
 mod events;
 mod gang;

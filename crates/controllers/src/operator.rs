@@ -10,7 +10,6 @@ use grove_api::{
     ClusterTopology, ClusterTopologyBinding, PodClique, PodCliqueScalingGroup, PodCliqueSet, PodGang, TopologyDomain,
     labels,
 };
-use grove_topology::backend::Backend;
 use k8s_openapi::api::apps::v1::ControllerRevision;
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use k8s_openapi::api::core::v1::{ObjectReference, Service};
@@ -24,14 +23,13 @@ use tokio::sync::mpsc::{self, UnboundedReceiver};
 use tokio::sync::{Mutex, watch};
 use tokio_util::sync::CancellationToken;
 
-use crate::affected::Affects;
+use crate::affected::{Affects, all_of_foreign, of_foreign};
 use crate::events::{self, Notice};
 use crate::key::Key;
 use crate::kinds::KeptPod;
 use crate::runtime::{Change, Feed, Outcome, Unreadable};
-use crate::served::OptionalApi;
+use crate::served::{ForeignKind, OptionalApi};
 use crate::shell::{Settings, Shell};
-use crate::topology::backend;
 use crate::{clique, gang, group, replica, set, topology};
 
 type Watching = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -72,11 +70,11 @@ impl Operator {
             self.watch::<ClusterTopology>(None, &mut synced),
             self.watch_while_served::<ClusterTopologyBinding>(OptionalApi::ClusterTopologyBinding, &mut synced),
             self.watch_while_served::<TopologyDomain>(OptionalApi::TopologyDomain, &mut synced),
-            self.watch_backend(Backend::Kai, &mut synced),
-            self.watch_backend(Backend::Kueue, &mut synced),
             self.follow_served(),
         ];
         let mut notices = self.notices.lock().await;
+        let foreign = ForeignKind::ALL.map(|kind| self.watch_foreign(kind, &mut synced));
+        let watches = watches.into_iter().chain(foreign);
         tokio::select! {
             _ = join_all(watches) => {}
             () = events::publish(&self.shell.client, &mut notices, || self.shell.now()) => {}
@@ -151,30 +149,26 @@ impl Operator {
         })
     }
 
-    /// Watches the topology resources of another scheduler. That its API comes or goes concerns all topologies.
-    fn watch_backend(&self, backend: Backend, synced: &mut Vec<watch::Receiver<bool>>) -> Watching {
+    /// Watches a kind of another scheduler. That its API comes or goes concerns everything that is told to it.
+    fn watch_foreign(&self, kind: ForeignKind, synced: &mut Vec<watch::Receiver<bool>>) -> Watching {
         let shell = self.shell.clone();
         let sender = sender(synced);
         Box::pin(async move {
-            let api = OptionalApi::BackendTopology(backend);
-            let store = shell.view.backend_topologies(backend);
-            let seen = |change: &Change<DynamicObject>| {
-                let owners = backend::owners_of(&change.key.name);
-                owners.into_iter().for_each(|key| shell.queue.add(key));
-            };
+            let api = OptionalApi::Foreign(kind);
+            let store = shell.view.foreign(kind);
+            let send_for = |keys: Vec<Key>| keys.into_iter().for_each(|key| shell.queue.add(key));
+            let seen = |change: &Change<DynamicObject>| send_for(of_foreign(kind, &change.key, &shell.view));
             let mut known = None;
             loop {
                 let version = shell.served.changed(api, known.as_ref()).await;
                 known = Some(version.clone());
-                topology::all(&shell.view)
-                    .into_iter()
-                    .for_each(|key| shell.queue.add(key));
+                send_for(all_of_foreign(kind, &shell.view));
                 let Some(version) = version else {
                     store.keep_only(&BTreeSet::new());
                     sender.send_replace(true);
                     continue;
                 };
-                let resource = backend::resource(backend, &version);
+                let resource = kind.resource(&version);
                 let feed = Feed::<DynamicObject, DynamicObject> {
                     kind: TypeMeta {
                         api_version: resource.api_version.clone(),

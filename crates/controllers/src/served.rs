@@ -8,8 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use futures::StreamExt;
 use grove_topology::backend::Backend;
+use grove_topology::kai;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::core::PartialObjectMeta;
+use kube::core::{ApiResource, GroupVersionKind, PartialObjectMeta};
 use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Client, ResourceExt};
 use tokio::sync::watch;
@@ -21,18 +22,40 @@ use crate::runtime::Backoff;
 pub(crate) enum OptionalApi {
     TopologyDomain,
     ClusterTopologyBinding,
-    /// The topology resources of another scheduler.
-    BackendTopology(Backend),
+    Foreign(ForeignKind),
+}
+
+/// A kind of another scheduler.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum ForeignKind {
+    Topology(Backend),
     KaiPodGroup,
+}
+
+impl ForeignKind {
+    pub(crate) const ALL: [Self; 3] = [
+        Self::Topology(Backend::Kai),
+        Self::Topology(Backend::Kueue),
+        Self::KaiPodGroup,
+    ];
+
+    /// The kind in this version of its API.
+    pub(crate) fn resource(self, version: &str) -> ApiResource {
+        let (group, kind, plural) = match self {
+            Self::Topology(backend) => (backend.group(), Backend::KIND, Backend::PLURAL),
+            Self::KaiPodGroup => (kai::POD_GROUP_GROUP, kai::POD_GROUP_KIND, kai::POD_GROUP_PLURAL),
+        };
+        ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(group, version, kind), plural)
+    }
 }
 
 impl OptionalApi {
     const ALL: [Self; 5] = [
         Self::TopologyDomain,
         Self::ClusterTopologyBinding,
-        Self::BackendTopology(Backend::Kai),
-        Self::BackendTopology(Backend::Kueue),
-        Self::KaiPodGroup,
+        Self::Foreign(ForeignKind::Topology(Backend::Kai)),
+        Self::Foreign(ForeignKind::Topology(Backend::Kueue)),
+        Self::Foreign(ForeignKind::KaiPodGroup),
     ];
 
     /// Name of the definition that serves it.
@@ -40,8 +63,10 @@ impl OptionalApi {
         match self {
             Self::TopologyDomain => "topologydomains.grove.run.ai".to_owned(),
             Self::ClusterTopologyBinding => "clustertopologybindings.grove.io".to_owned(),
-            Self::BackendTopology(backend) => format!("{}.{}", Backend::PLURAL, backend.group()),
-            Self::KaiPodGroup => "podgroups.scheduling.run.ai".to_owned(),
+            Self::Foreign(kind) => {
+                let ApiResource { group, plural, .. } = kind.resource("");
+                format!("{plural}.{group}")
+            }
         }
     }
 
@@ -56,8 +81,8 @@ impl OptionalApi {
             Self::TopologyDomain | Self::ClusterTopologyBinding => {
                 served.find(|version| *version == grove_api::VERSION)
             }
-            Self::BackendTopology(backend) => backend.version(served),
-            Self::KaiPodGroup => served.find(|version| *version == "v2alpha2"),
+            Self::Foreign(ForeignKind::Topology(backend)) => backend.version(served),
+            Self::Foreign(ForeignKind::KaiPodGroup) => served.find(|version| *version == kai::POD_GROUP_VERSION),
         }
     }
 }

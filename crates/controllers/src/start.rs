@@ -21,7 +21,7 @@ use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
 
 use crate::runtime::Backoff;
-use crate::served::{OptionalApi, served_version};
+use crate::served::{ForeignKind, OptionalApi, served_version};
 use crate::shell::Settings;
 use crate::topology::backend::{NOT_SERVED, Writer};
 use crate::write::FIELD_MANAGER;
@@ -204,7 +204,7 @@ async fn write_backends(client: &Client, settings: &Settings, object: &ClusterTo
 }
 
 async fn write_backend(client: &Client, backend: Backend, (topology, uid): (&Topology, &str)) -> Result<(), Trouble> {
-    let Some(version) = served_version(client, OptionalApi::BackendTopology(backend)).await? else {
+    let Some(version) = served_version(client, OptionalApi::Foreign(ForeignKind::Topology(backend))).await? else {
         return Err(Trouble::Passing(NOT_SERVED.to_owned()));
     };
     let writer = Writer::new(client.clone(), backend, &version);

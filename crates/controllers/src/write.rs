@@ -52,7 +52,7 @@ pub(crate) enum WriteError {
 }
 
 impl WriteError {
-    fn new(key: &ObjectKey, error: kube::Error) -> Self {
+    pub(crate) fn new(key: &ObjectKey, error: kube::Error) -> Self {
         match error {
             kube::Error::Api(status) if status.code == 422 => {
                 let causes = status.details.iter().flat_map(|details| &details.causes);

@@ -16,6 +16,7 @@
 
 pub mod backend;
 pub mod conditions;
+pub mod kai;
 pub mod levels;
 pub mod resolve;
 pub mod scopes;

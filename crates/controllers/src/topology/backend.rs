@@ -5,12 +5,11 @@ use grove_topology::Topology;
 use grove_topology::backend::{Backend, Step, backends, desired, release, step};
 use grove_topology::conditions::{BackendFailure, BackendReport, FailedStep};
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams, Preconditions};
-use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
+use kube::core::DynamicObject;
 use kube::{Client, ResourceExt};
 
-use crate::key::Key;
 use crate::runtime::{ObjectKey, Outcome, Stamp};
-use crate::served::OptionalApi;
+use crate::served::{ForeignKind, OptionalApi};
 use crate::shell::Shell;
 use crate::write::FIELD_MANAGER;
 
@@ -19,19 +18,14 @@ pub(crate) const NOT_SERVED: &str = "API not available";
 
 const ALL: [Backend; 2] = [Backend::Kai, Backend::Kueue];
 
-/// The topology resources of `backend`.
-pub(crate) fn resource(backend: Backend, version: &str) -> ApiResource {
-    let kind = GroupVersionKind::gvk(backend.group(), version, Backend::KIND);
-    ApiResource::from_gvk_with_plural(&kind, Backend::PLURAL)
+fn api_of(backend: Backend) -> OptionalApi {
+    OptionalApi::Foreign(ForeignKind::Topology(backend))
 }
 
 /// Brings the resources of a topology in order at every backend.
 pub(crate) async fn bring_in_order(shell: &Shell, topology: &Topology, uid: &str) -> (BackendReport, Outcome) {
     let settings = &shell.settings;
-    let kueue_is_served = shell
-        .served
-        .version(OptionalApi::BackendTopology(Backend::Kueue))
-        .is_some();
+    let kueue_is_served = shell.served.version(api_of(Backend::Kueue)).is_some();
     let wanted = backends(
         topology.kind(),
         &settings.topology,
@@ -101,10 +95,10 @@ impl Failed {
 }
 
 async fn keep(shell: &Shell, backend: Backend, topology: &Topology, uid: &str) -> Result<(), Failed> {
-    let Some(version) = shell.served.version(OptionalApi::BackendTopology(backend)) else {
+    let Some(version) = shell.served.version(api_of(backend)) else {
         return Err(Failed::until_a_change(backend, FailedStep::Create, NOT_SERVED));
     };
-    let store = shell.view.backend_topologies(backend);
+    let store = shell.view.foreign(ForeignKind::Topology(backend));
     let key = ObjectKey::new("", topology.name());
     let writer = Writer::new(shell.client.clone(), backend, &version);
     let made = writer.bring_in_order(topology, uid, store.get(&key).as_deref()).await?;
@@ -119,9 +113,9 @@ async fn keep(shell: &Shell, backend: Backend, topology: &Topology, uid: &str) -
 async fn let_go(shell: &Shell, backend: Backend, topology: &Topology) -> Result<(), Failed> {
     let existing = shell
         .view
-        .backend_topologies(backend)
+        .foreign(ForeignKind::Topology(backend))
         .get(&ObjectKey::new("", topology.name()));
-    let version = shell.served.version(OptionalApi::BackendTopology(backend));
+    let version = shell.served.version(api_of(backend));
     let (Some(existing), Some(version)) = (existing, version) else {
         return Ok(());
     };
@@ -152,7 +146,7 @@ impl Writer {
         Self {
             backend,
             version: version.to_owned(),
-            api: Api::all_with(client, &resource(backend, version)),
+            api: Api::all_with(client, &ForeignKind::Topology(backend).resource(version)),
         }
     }
 
@@ -220,10 +214,4 @@ impl Writer {
             Err(error) => Err(Failed::new(self.backend, FailedStep::Change, &error)),
         }
     }
-}
-
-/// The topologies that a backend's resource of this name can belong to.
-pub(crate) fn owners_of(name: &str) -> [Key; 2] {
-    use grove_topology::TopologyKind::{ClusterTopology, TopologyDomain};
-    [ClusterTopology, TopologyDomain].map(|kind| Key::Topology(kind, name.to_owned()))
 }

@@ -5,6 +5,7 @@ mod conditions;
 mod examples;
 mod fixtures;
 mod gangs;
+mod kai;
 mod levels;
 mod properties;
 mod resolve;

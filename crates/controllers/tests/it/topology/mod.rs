@@ -7,6 +7,7 @@
 mod backends;
 mod domains;
 mod hooks;
+mod kai;
 mod kit;
 mod lifecycle;
 mod many;

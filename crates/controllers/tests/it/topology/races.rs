@@ -172,10 +172,9 @@ async fn two_operators_with_different_configurations_end_as_the_last_one_says() 
         };
         first.launch(before).await.unwrap();
         let mut second = first.beside();
-        tokio::time::sleep(moment(round, 0, 100)).await;
-        second.launch(last).await.unwrap();
-        tokio::time::sleep(moment(round, 1, 100)).await;
-        first.stop_operator().await;
+        tokio::time::sleep(moment(round, 0, 300)).await;
+        let ((), started) = tokio::join!(first.stop_operator(), second.launch(last));
+        started.unwrap();
         let (status, required) = if last == OFF { ("False", "") } else { ("True", RACK) };
         first
             .eventually("everything is as the last one says", async |world| {

@@ -1,0 +1,153 @@
+//! The `kai-scheduler` profile: a PodGroup for each PodGang. KAI itself is not run, so pods stay where its scheduler would
+//! take over.
+
+use grove_simcluster::NodeSpec;
+use kube::ResourceExt;
+use kube::api::{Api, DeleteParams, Patch, PatchParams};
+use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
+use serde_json::{Value, json};
+
+use super::kit::{DEFAULT, HOST, RACK, keys, packed, set};
+use crate::support::World;
+
+fn placed_by_kai(words: &str) -> String {
+    format!(
+        "scheduler: {{profiles: [{{name: kai-scheduler, default: true}}]}}\n\
+         topologyAwareScheduling: {{enabled: true, levels: [{words}]}}\n"
+    )
+}
+
+const RACK_LEVEL: &str = "{domain: rack, key: topology.kubernetes.io/rack}";
+const HOST_LEVEL: &str = "{domain: host, key: kubernetes.io/hostname}";
+
+fn pod_group_definition() -> Value {
+    let schema = json!({"type": "object", "properties": {"spec": {"type": "object",
+        "x-kubernetes-preserve-unknown-fields": true}}});
+    json!({"metadata": {"name": "podgroups.scheduling.run.ai"}, "spec": {"group": "scheduling.run.ai",
+        "scope": "Namespaced",
+        "names": {"kind": "PodGroup", "plural": "podgroups", "singular": "podgroup", "listKind": "PodGroupList"},
+        "versions": [{"name": "v2alpha2", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}}]}})
+}
+
+fn pod_groups(world: &World) -> Api<DynamicObject> {
+    let kind = GroupVersionKind::gvk("scheduling.run.ai", "v2alpha2", "PodGroup");
+    let resource = ApiResource::from_gvk_with_plural(&kind, "podgroups");
+    Api::namespaced_with(world.client.clone(), "default", &resource)
+}
+
+async fn spec(world: &World, name: &str) -> Option<Value> {
+    let found = pod_groups(world).get_opt(name).await.ok().flatten()?;
+    Some(found.data["spec"].clone())
+}
+
+/// A cluster with an operator and a set that waits in a queue.
+async fn queued() -> World {
+    let mut world = World::without_operator(1, [NodeSpec::new("n0")]).await;
+    world.install(pod_group_definition()).await;
+    world
+        .launch(&placed_by_kai(&format!("{RACK_LEVEL}, {HOST_LEVEL}")))
+        .await
+        .unwrap();
+    let mut set = set("w", (1, 2), packed("rack"));
+    set.metadata.labels = Some([("kai.scheduler/queue".to_owned(), "research".to_owned())].into());
+    world.create(&set).await.unwrap();
+    world
+        .eventually("a PodGroup is made", async |world| spec(world, "w-0").await.is_some())
+        .await;
+    world
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_gang_gets_a_pod_group_and_its_pods_join_it() {
+    let world = queued().await;
+    let level = json!({"topology": DEFAULT, "requiredTopologyLevel": RACK, "preferredTopologyLevel": HOST});
+    let made = spec(&world, "w-0").await.unwrap();
+    assert_eq!((&made["minMember"], &made["queue"]), (&json!(2), &json!("research")));
+    assert_eq!(made["topologyConstraint"], level);
+    assert_eq!(made["subGroups"][0]["name"], "w-0-a");
+    let gang = world.gang("w-0").await.unwrap();
+    assert_eq!(gang.annotations()["kai.scheduler/skip-podgrouper"], "true");
+    world
+        .eventually("its pods exist", async |world| world.pods().await.len() == 2)
+        .await;
+    for pod in world.pods().await {
+        assert_eq!(pod.annotations()["pod-group-name"], "w-0");
+        assert_eq!(pod.annotations()["kai.scheduler/skip-podgrouper"], "true");
+        assert_eq!(pod.labels()["kai.scheduler/subgroup-name"], "w-0-a");
+        assert_eq!(pod.spec.unwrap().scheduler_name.as_deref(), Some("kai-scheduler"));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_follows_the_topology_comes_back_and_keeps_what_kai_wrote() {
+    let mut world = queued().await;
+    let patch = Patch::Merge(json!({"spec": {"schedulingBackoff": -1, "queue": "elsewhere"}}));
+    pod_groups(&world)
+        .patch("w-0", &PatchParams::default(), &patch)
+        .await
+        .unwrap();
+    world
+        .eventually("our field is reset and KAI's stays", async |world| {
+            let spec = spec(world, "w-0").await.unwrap();
+            spec["queue"] == "research" && spec["schedulingBackoff"] == -1
+        })
+        .await;
+    pod_groups(&world)
+        .delete("w-0", &DeleteParams::default())
+        .await
+        .unwrap();
+    world
+        .eventually("it comes back", async |world| spec(world, "w-0").await.is_some())
+        .await;
+
+    // The level is gone: the gang demands nothing, and KAI is not told a level that it does not know.
+    world.launch(&placed_by_kai(HOST_LEVEL)).await.unwrap();
+    world.await_gang_keys("w-0", keys("", HOST)).await;
+    world
+        .eventually("only the wish is left", async |world| {
+            let constraint = spec(world, "w-0").await.unwrap_or_default()["topologyConstraint"].clone();
+            constraint == json!({"topology": DEFAULT, "preferredTopologyLevel": HOST})
+        })
+        .await;
+    let off = "scheduler: {profiles: [{name: kai-scheduler, default: true}]}\n";
+    world.launch(off).await.unwrap();
+    world
+        .eventually("nothing is left", async |world| {
+            spec(world, "w-0")
+                .await
+                .is_some_and(|spec| spec["topologyConstraint"].is_null())
+        })
+        .await;
+    world.await_gang_keys("w-0", keys("", HOST)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_missing_queue_or_api_is_told_and_repaired() {
+    let mut world = World::without_operator(1, [NodeSpec::new("n0")]).await;
+    world
+        .launch(&placed_by_kai(&format!("{RACK_LEVEL}, {HOST_LEVEL}")))
+        .await
+        .unwrap();
+    world.create(&set("w", (1, 1), packed("rack"))).await.unwrap();
+    let told = async |world: &World, text: &str| {
+        let status = world.set("w").await.and_then(|set| set.status).unwrap_or_default();
+        status.last_errors.iter().any(|error| error.description.contains(text))
+    };
+    world
+        .eventually("the queue is missed", async |world| {
+            told(world, "names no KAI queue").await
+        })
+        .await;
+    let patch = json!({"metadata": {"labels": {"kai.scheduler/queue": "research"}}});
+    world.patch_set("w", patch).await.unwrap();
+    world
+        .eventually("the API is missed", async |world| told(world, "install KAI").await)
+        .await;
+    world.install(pod_group_definition()).await;
+    world
+        .eventually("a PodGroup is made and all is well", async |world| {
+            let status = world.set("w").await.and_then(|set| set.status).unwrap_or_default();
+            spec(world, "w-0").await.is_some() && status.last_errors.is_empty()
+        })
+        .await;
+}
