@@ -33,7 +33,7 @@ spec:
 
 #[tokio::test(start_paused = true)]
 async fn a_set_becomes_running_gangs() {
-    let world = World::new(4).await;
+    let world = World::plain(1).await;
     world.create_set(TWO_ROLES).await;
     world
         .eventually("five pods are ready", async |world| world.ready().await == 5)

@@ -5,4 +5,16 @@
 mod support;
 
 mod creation;
+mod deletion;
+mod gang_scheduling;
+mod gang_termination;
+mod nodes;
+mod on_delete;
+mod pains;
+mod resource_sharing;
+mod rest;
+mod restart;
+mod rolling_updates;
+mod scaling;
+mod start_order;
 mod topology;

@@ -45,7 +45,7 @@ async fn with_domain() -> World {
 #[tokio::test(start_paused = true)]
 async fn free_words_are_translated_in_list_order() {
     let world = with_domain().await;
-    world.create(&set("w", (1, 1), packed("row"))).await.unwrap();
+    world.try_create(&set("w", (1, 1), packed("row"))).await.unwrap();
     world.await_gang_keys("w-0", keys(ROW, HOST)).await;
     assert_eq!(
         world.gang("w-0").await.unwrap().annotations()["grove.io/topology-name"],
@@ -63,7 +63,7 @@ async fn it_is_held_while_any_set_exists() {
         })
         .await;
     // Also a set without a constraint holds it.
-    world.create(&set("plain", (1, 1), json!({}))).await.unwrap();
+    world.try_create(&set("plain", (1, 1), json!({}))).await.unwrap();
     world
         .eventually("it runs", async |world| world.ready().await == 1)
         .await;
@@ -129,7 +129,7 @@ async fn missing_at_start_the_policy_decides() {
         .launch(&selecting("default", ", onTopologyMissingAtStart: Disable"))
         .await
         .unwrap();
-    world.create(&set("w", (1, 1), packed("row"))).await.unwrap();
+    world.try_create(&set("w", (1, 1), packed("row"))).await.unwrap();
     world
         .await_condition("w", "TopologyConstraints", ("False", "TopologyDisabled"))
         .await;
@@ -139,7 +139,7 @@ async fn missing_at_start_the_policy_decides() {
 async fn another_domain_and_another_source_can_be_selected() {
     let mut world = with_domain().await;
     world.create_topology("users", &[("rack", "a/rack")]).await;
-    world.create(&set("w", (1, 1), packed("row"))).await.unwrap();
+    world.try_create(&set("w", (1, 1), packed("row"))).await.unwrap();
     world.await_gang_keys("w-0", keys(ROW, HOST)).await;
     create_domain(&world, "second", &[("row", "second/row")]).await;
     world.launch(&selecting("second", "")).await.unwrap();

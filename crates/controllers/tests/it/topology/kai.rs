@@ -50,7 +50,7 @@ async fn queued() -> World {
         .unwrap();
     let mut set = set("w", (1, 2), packed("rack"));
     set.metadata.labels = Some([("kai.scheduler/queue".to_owned(), "research".to_owned())].into());
-    world.create(&set).await.unwrap();
+    world.try_create(&set).await.unwrap();
     world
         .eventually("a PodGroup is made", async |world| spec(world, "w-0").await.is_some())
         .await;
@@ -128,7 +128,7 @@ async fn a_missing_queue_or_api_is_told_and_repaired() {
         .launch(&placed_by_kai(&format!("{RACK_LEVEL}, {HOST_LEVEL}")))
         .await
         .unwrap();
-    world.create(&set("w", (1, 1), packed("rack"))).await.unwrap();
+    world.try_create(&set("w", (1, 1), packed("rack"))).await.unwrap();
     let told = async |world: &World, text: &str| {
         let status = world.set("w").await.and_then(|set| set.status).unwrap_or_default();
         status.last_errors.iter().any(|error| error.description.contains(text))

@@ -106,7 +106,7 @@ pub(crate) fn keys_of(constraint: Option<&GangTopologyConstraint>) -> Keys {
 }
 
 impl World {
-    pub(crate) async fn create(&self, set: &PodCliqueSet) -> Result<PodCliqueSet, kube::Error> {
+    pub(crate) async fn try_create(&self, set: &PodCliqueSet) -> Result<PodCliqueSet, kube::Error> {
         self.all().create(&PostParams::default(), set).await
     }
 

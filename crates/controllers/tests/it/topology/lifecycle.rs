@@ -39,7 +39,7 @@ async fn e2e_top_1_and_scenario_1_initial_setup_with_valid_topology() {
 #[tokio::test(start_paused = true)]
 async fn e2e_top_2_topology_disabled_to_enabled_transition() {
     let mut world = world(OFF).await;
-    world.create(&set("old", (1, 2), json!({}))).await.unwrap();
+    world.try_create(&set("old", (1, 2), json!({}))).await.unwrap();
     world
         .eventually("two pods run", async |world| world.ready().await == 2)
         .await;
@@ -53,7 +53,7 @@ async fn e2e_top_2_topology_disabled_to_enabled_transition() {
         .unwrap();
     assert!(world.topology(DEFAULT).await.is_some());
     world.await_gang_keys("old-0", keys("", HOST)).await;
-    world.create(&set("new", (1, 2), packed("rack"))).await.unwrap();
+    world.try_create(&set("new", (1, 2), packed("rack"))).await.unwrap();
     world.await_gang_keys("new-0", keys(RACK, HOST)).await;
     world
         .eventually("four pods run", async |world| world.ready().await == 4)
@@ -67,7 +67,7 @@ async fn e2e_top_2_topology_disabled_to_enabled_transition() {
 async fn e2e_top_3_topology_enabled_to_disabled_transition() {
     let on = levels(&["rack", "host"]);
     let mut world = world(&on).await;
-    world.create(&set("w", (1, 2), packed("rack"))).await.unwrap();
+    world.try_create(&set("w", (1, 2), packed("rack"))).await.unwrap();
     world.await_gang_keys("w-0", keys(RACK, HOST)).await;
     world
         .eventually("two pods run", async |world| world.ready().await == 2)
@@ -94,7 +94,7 @@ async fn e2e_top_3_topology_enabled_to_disabled_transition() {
             world.topology(DEFAULT).await.is_none()
         })
         .await;
-    let said = refusal(world.create(&set("n", (1, 1), packed("rack"))).await);
+    let said = refusal(world.try_create(&set("n", (1, 1), packed("rack"))).await);
     assert!(
         said.contains("topology support is not enabled in the operator"),
         "{said}"
@@ -105,21 +105,21 @@ async fn e2e_top_3_topology_enabled_to_disabled_transition() {
 #[tokio::test(start_paused = true)]
 async fn e2e_top_4_add_new_topology_level() {
     let mut world = world(&levels(&["rack", "host"])).await;
-    world.create(&set("w", (1, 2), packed("rack"))).await.unwrap();
+    world.try_create(&set("w", (1, 2), packed("rack"))).await.unwrap();
     world.await_gang_keys("w-0", keys(RACK, HOST)).await;
 
     world.launch(&levels(&["rack", "host", "numa"])).await.unwrap();
     let topology = world.topology(DEFAULT).await.unwrap();
     assert_eq!(topology.spec.levels.len(), 3);
     world.await_gang_keys("w-0", keys(RACK, NUMA)).await;
-    world.create(&set("n", (1, 2), packed("numa"))).await.unwrap();
+    world.try_create(&set("n", (1, 2), packed("numa"))).await.unwrap();
     world.await_gang_keys("n-0", keys(NUMA, NUMA)).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn e2e_top_5_remove_topology_level() {
     let mut world = world(&levels(&["rack", "block", "host"])).await;
-    world.create(&set("w", (1, 2), packed("block"))).await.unwrap();
+    world.try_create(&set("w", (1, 2), packed("block"))).await.unwrap();
     world.await_gang_keys("w-0", keys(BLOCK, HOST)).await;
     world
         .eventually("two pods run", async |world| world.ready().await == 2)

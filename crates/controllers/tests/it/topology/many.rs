@@ -52,14 +52,17 @@ async fn h100_and_gb200_side_by_side_on_relabelled_nodes() {
     world.create_topology("h100-topology", &H100).await;
     world.create_topology("gb200-topology", &GB200).await;
     world
-        .create(&set("on-h100", (1, 2), on("h100-topology", "rack")))
+        .try_create(&set("on-h100", (1, 2), on("h100-topology", "rack")))
         .await
         .unwrap();
     world
-        .create(&set("on-gb200", (1, 2), on("gb200-topology", "block")))
+        .try_create(&set("on-gb200", (1, 2), on("gb200-topology", "block")))
         .await
         .unwrap();
-    world.create(&set("on-default", (1, 2), packed("rack"))).await.unwrap();
+    world
+        .try_create(&set("on-default", (1, 2), packed("rack")))
+        .await
+        .unwrap();
     world.await_gang_keys("on-h100-0", keys("h100/rack", HOST)).await;
     world.await_gang_keys("on-gb200-0", keys("gb200/block", HOST)).await;
     world.await_gang_keys("on-default-0", keys(RACK, HOST)).await;
@@ -82,7 +85,7 @@ async fn story_1_a_workload_moves_between_clusters_unchanged() {
             "topologyAwareScheduling: {{enabled: true, levels: [{{domain: rack, key: {key}}}, {{domain: host, key: {HOST}}}]}}"
         );
         let world = world(&configuration).await;
-        world.create(&workload).await.unwrap();
+        world.try_create(&workload).await.unwrap();
         world.await_gang_keys("w-0", keys(key, HOST)).await;
     }
 }
@@ -107,7 +110,7 @@ async fn story_2_disaggregated_inference_keeps_its_parts_close() {
         "podCliqueScalingGroups": [group("prefill", "block", ["p-leader", "p-worker"]),
                                    group("decode", "rack", ["d-leader", "d-worker"])],
     });
-    world.create(&set("di", (1, 1), template)).await.unwrap();
+    world.try_create(&set("di", (1, 1), template)).await.unwrap();
     let key = |word: &str| format!("topology.kubernetes.io/{word}");
     world.await_gang_keys("di-0", keys(&key("zone"), HOST)).await;
     let base = world.gang("di-0").await.unwrap();
@@ -132,7 +135,7 @@ async fn story_2_disaggregated_inference_keeps_its_parts_close() {
 async fn a_topology_in_use_stays_until_its_last_user_is_gone() {
     let world = world(&levels(&["host"])).await;
     world.create_topology("mine", &[("rack", RACK)]).await;
-    world.create(&set("w", (1, 1), on("mine", "rack"))).await.unwrap();
+    world.try_create(&set("w", (1, 1), on("mine", "rack"))).await.unwrap();
     world
         .eventually("it is guarded", async |world| {
             let finalizers = world.topology("mine").await.unwrap().finalizers().to_vec();
@@ -184,7 +187,7 @@ async fn levels_in_use_by_scheduled_pods_are_locked() {
     let world = world(&configuration).await;
     world.serve_webhooks(&configuration).await;
     world.create_topology("mine", &[("rack", RACK), ("host", HOST)]).await;
-    world.create(&set("w", (1, 1), on("mine", "rack"))).await.unwrap();
+    world.try_create(&set("w", (1, 1), on("mine", "rack"))).await.unwrap();
     world
         .eventually("it runs", async |world| world.ready().await == 1)
         .await;
@@ -215,7 +218,7 @@ async fn story_5_another_topology_while_nothing_is_scheduled() {
     world
         .create_topology("west", &[("rack", "west/rack"), ("host", HOST)])
         .await;
-    world.create(&set("w", (1, 2), on("east", "rack"))).await.unwrap();
+    world.try_create(&set("w", (1, 2), on("east", "rack"))).await.unwrap();
     world.await_gang_keys("w-0", keys("east/rack", HOST)).await;
 
     let to = |name: &str| json!({"spec": {"template": {"clusterTopologyName": name}}});
@@ -253,7 +256,7 @@ async fn a_binding_is_read_as_a_topology() {
     let binding: ClusterTopologyBinding = serde_json::from_value(binding).unwrap();
     let bindings = Api::<ClusterTopologyBinding>::all(world.client.clone());
     bindings.create(&PostParams::default(), &binding).await.unwrap();
-    world.create(&set("w", (1, 1), on("bound", "row"))).await.unwrap();
+    world.try_create(&set("w", (1, 1), on("bound", "row"))).await.unwrap();
     world.await_gang_keys("w-0", keys("their/row", "their/row")).await;
 
     world.create_topology("bound", &[("rack", RACK)]).await;

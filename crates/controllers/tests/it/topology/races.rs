@@ -72,7 +72,7 @@ async fn a_topology_is_deleted_while_a_set_that_names_it_is_admitted() {
             .await;
         let create = async {
             tokio::time::sleep(moment(round, 0, 40)).await;
-            world.create(&set(&name, (1, 1), on(&topology))).await
+            world.try_create(&set(&name, (1, 1), on(&topology))).await
         };
         let delete = async {
             tokio::time::sleep(moment(round, 1, 40)).await;
@@ -122,7 +122,7 @@ async fn levels_are_edited_while_the_first_pod_is_bound() {
         world
             .create_topology(&topology, &[("rack", RACK), ("host", HOST)])
             .await;
-        let create = async { world.create(&set(&name, (1, 1), on(&topology))).await };
+        let create = async { world.try_create(&set(&name, (1, 1), on(&topology))).await };
         let edit = async {
             tokio::time::sleep(moment(round, 0, 400)).await;
             let patch = Patch::Merge(json!({"spec": {"levels": [{"domain": "host", "key": HOST}]}}));
@@ -164,7 +164,7 @@ async fn levels_are_edited_while_the_first_pod_is_bound() {
 async fn two_operators_with_different_configurations_end_as_the_last_one_says() {
     let on = with_policies(&["rack", "host"], ", preferredPacking: Always");
     let mut first = World::without_operator(13, two_racks()).await;
-    first.create(&set("w", (1, 1), packed("rack"))).await.unwrap();
+    first.try_create(&set("w", (1, 1), packed("rack"))).await.unwrap();
     for round in 0..ROUNDS {
         let (before, last) = match round % 2 {
             0 => (OFF, on.as_str()),

@@ -16,7 +16,7 @@ const FINE: (&str, &str) = ("True", "TopologyLevelsAvailable");
 #[tokio::test(start_paused = true)]
 async fn scenario_2_tas_disabled() {
     let mut world = world(&levels(&["rack", "host"])).await;
-    world.create(&set("w", (1, 1), packed("rack"))).await.unwrap();
+    world.try_create(&set("w", (1, 1), packed("rack"))).await.unwrap();
     world.await_condition("w", CONSTRAINTS, FINE).await;
     world.await_gang_keys("w-0", keys(RACK, HOST)).await;
     world.launch(OFF).await.unwrap();
@@ -29,7 +29,7 @@ async fn scenario_2_tas_disabled() {
         "Topology support disabled in operator configuration. Required constraints removed."
     );
     world.await_gang_keys("w-0", keys("", HOST)).await;
-    let said = refusal(world.create(&set("n", (1, 1), packed("rack"))).await);
+    let said = refusal(world.try_create(&set("n", (1, 1), packed("rack"))).await);
     assert!(
         said.contains("topology support is not enabled in the operator"),
         "{said}"
@@ -56,7 +56,7 @@ async fn scenario_4_valid_workload_submission() {
     let world = world(&configuration).await;
     world.serve_webhooks(&configuration).await;
     world
-        .create(&set("inference-workload", (2, 2), packed("rack")))
+        .try_create(&set("inference-workload", (2, 2), packed("rack")))
         .await
         .unwrap();
     world.await_gang_keys("inference-workload-0", keys(RACK, HOST)).await;
@@ -71,7 +71,7 @@ async fn scenario_7_adding_a_level_disturbs_nobody() {
     let mut world = World::without_operator(1, two_racks()).await;
     world.install(kai_definition()).await;
     world.launch(&with_kai(&["rack", "host"])).await.unwrap();
-    world.create(&set("w", (1, 1), packed("rack"))).await.unwrap();
+    world.try_create(&set("w", (1, 1), packed("rack"))).await.unwrap();
     world.await_gang_keys("w-0", keys(RACK, HOST)).await;
     world
         .eventually("the pod runs", async |world| world.ready().await == 1)
@@ -81,7 +81,7 @@ async fn scenario_7_adding_a_level_disturbs_nobody() {
     world.launch(&with_kai(&["rack", "block", "host"])).await.unwrap();
     // By meaning, however they are listed.
     world.await_kai_labels(DEFAULT, &[BLOCK, RACK, HOST]).await;
-    world.create(&set("n", (1, 1), packed("block"))).await.unwrap();
+    world.try_create(&set("n", (1, 1), packed("block"))).await.unwrap();
     world.await_gang_keys("n-0", keys(BLOCK, HOST)).await;
     let after = world.gang("w-0").await.unwrap();
     assert_eq!(
@@ -94,8 +94,8 @@ async fn scenario_7_adding_a_level_disturbs_nobody() {
 #[tokio::test(start_paused = true)]
 async fn scenario_8_removing_a_level_touches_only_those_that_used_it() {
     let mut world = world(&levels(&["rack", "block", "host"])).await;
-    world.create(&set("wl-1", (1, 1), packed("block"))).await.unwrap();
-    world.create(&set("wl-2", (1, 1), packed("rack"))).await.unwrap();
+    world.try_create(&set("wl-1", (1, 1), packed("block"))).await.unwrap();
+    world.try_create(&set("wl-2", (1, 1), packed("rack"))).await.unwrap();
     world
         .eventually("both run", async |world| world.ready().await == 2)
         .await;
@@ -115,7 +115,7 @@ async fn scenario_8_removing_a_level_touches_only_those_that_used_it() {
     world.await_gang_keys("wl-2-0", keys(RACK, HOST)).await;
     world.await_condition("wl-2", CONSTRAINTS, FINE).await;
     assert_eq!(world.placement().await, before);
-    let said = refusal(world.create(&set("n", (1, 1), packed("block"))).await);
+    let said = refusal(world.try_create(&set("n", (1, 1), packed("block"))).await);
     assert!(said.contains("topology level 'block' not defined"), "{said}");
 }
 
@@ -128,7 +128,7 @@ async fn scenario_10_hierarchy_constraint_violation() {
     template["cliques"] = json!([clique("a", 1)]);
     template["podCliqueScalingGroups"] =
         json!([{"name": "workers", "cliqueNames": ["a"], "topologyConstraint": {"packDomain": "rack"}}]);
-    let said = refusal(world.create(&set("w", (1, 1), template)).await);
+    let said = refusal(world.try_create(&set("w", (1, 1), template)).await);
     assert!(
         said.contains("admission webhook \"podcliqueset.grove.io\" denied the request"),
         "{said}"
@@ -141,7 +141,7 @@ async fn scenario_10_hierarchy_constraint_violation() {
 async fn scenario_12_complete_tas_lifecycle() {
     let always = |words: &[&str]| with_policies(words, ", preferredPacking: Always");
     let mut world = world(OFF).await;
-    world.create(&set("plain", (1, 1), json!({}))).await.unwrap();
+    world.try_create(&set("plain", (1, 1), json!({}))).await.unwrap();
     world
         .eventually("it runs", async |world| world.ready().await == 1)
         .await;
@@ -150,11 +150,14 @@ async fn scenario_12_complete_tas_lifecycle() {
     world.launch(&always(&["rack", "host"])).await.unwrap();
     world.await_topology_ready(DEFAULT, ("True", "TopologyReady")).await;
     world.await_gang_keys("plain-0", keys("", HOST)).await;
-    world.create(&set("racked", (1, 1), packed("rack"))).await.unwrap();
+    world.try_create(&set("racked", (1, 1), packed("rack"))).await.unwrap();
     world.await_gang_keys("racked-0", keys(RACK, HOST)).await;
 
     world.launch(&always(&["rack", "block", "host"])).await.unwrap();
-    world.create(&set("blocked", (1, 1), packed("block"))).await.unwrap();
+    world
+        .try_create(&set("blocked", (1, 1), packed("block")))
+        .await
+        .unwrap();
     world.await_gang_keys("blocked-0", keys(BLOCK, HOST)).await;
     world.await_gang_keys("racked-0", keys(RACK, HOST)).await;
 

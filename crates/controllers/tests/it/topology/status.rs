@@ -18,7 +18,7 @@ async fn generation(world: &World, set: &str) -> Option<i64> {
 #[tokio::test(start_paused = true)]
 async fn e2e_top_17_and_22_topology_level_removed() {
     let mut world = world(&levels(&["rack", "block", "host"])).await;
-    world.create(&set("w", (1, 2), packed("block"))).await.unwrap();
+    world.try_create(&set("w", (1, 2), packed("block"))).await.unwrap();
     world.await_condition("w", CONSTRAINTS, FINE).await;
     world.await_gang_keys("w-0", keys(BLOCK, HOST)).await;
     world
@@ -49,7 +49,7 @@ async fn several_levels_removed_are_all_named() {
     let mut clique = super::kit::clique("a", 1);
     clique["topologyConstraint"] = json!({"packDomain": "rack"});
     template["cliques"] = json!([clique]);
-    world.create(&set("w", (1, 1), template)).await.unwrap();
+    world.try_create(&set("w", (1, 1), template)).await.unwrap();
     world.await_condition("w", CONSTRAINTS, FINE).await;
     world.launch(&levels(&["host"])).await.unwrap();
     let gone = world
@@ -64,14 +64,14 @@ async fn several_levels_removed_are_all_named() {
 #[tokio::test(start_paused = true)]
 async fn e2e_top_20_topology_constraints_condition_true() {
     let world = world(&levels(&["rack", "host"])).await;
-    world.create(&set("w", (1, 1), packed("rack"))).await.unwrap();
+    world.try_create(&set("w", (1, 1), packed("rack"))).await.unwrap();
     let fine = world.await_condition("w", CONSTRAINTS, FINE).await;
     assert_eq!(fine.message, "All topology constraints satisfied");
     assert_eq!(fine.observed_generation, generation(&world, "w").await);
     world
         .await_condition("w", LEVELS, ("False", "AllClusterTopologyLevelsAvailable"))
         .await;
-    world.create(&set("plain", (1, 1), json!({}))).await.unwrap();
+    world.try_create(&set("plain", (1, 1), json!({}))).await.unwrap();
     world
         .eventually("both run", async |world| world.ready().await == 2)
         .await;
@@ -82,7 +82,7 @@ async fn e2e_top_20_topology_constraints_condition_true() {
 #[tokio::test(start_paused = true)]
 async fn e2e_top_21_topology_constraints_condition_false_when_disabled() {
     let mut world = world(&levels(&["rack", "host"])).await;
-    world.create(&set("w", (1, 1), packed("rack"))).await.unwrap();
+    world.try_create(&set("w", (1, 1), packed("rack"))).await.unwrap();
     world.await_condition("w", CONSTRAINTS, FINE).await;
     world.launch(OFF).await.unwrap();
     let off = world
@@ -98,7 +98,7 @@ async fn e2e_top_21_topology_constraints_condition_false_when_disabled() {
 #[tokio::test(start_paused = true)]
 async fn e2e_top_23_observed_generation_tracking() {
     let world = world(&levels(&["rack", "host"])).await;
-    world.create(&set("w", (1, 1), packed("rack"))).await.unwrap();
+    world.try_create(&set("w", (1, 1), packed("rack"))).await.unwrap();
     let first = world.await_condition("w", CONSTRAINTS, FINE).await;
     assert_eq!(first.observed_generation, Some(1));
     world.patch_set("w", json!({"spec": {"replicas": 2}})).await.unwrap();
@@ -123,7 +123,7 @@ async fn status_and_gangs_follow_every_turn_of_a_topology() {
     world.create_topology("mine", &[("rack", RACK), ("host", HOST)]).await;
     let mut template = packed("rack");
     template["clusterTopologyName"] = json!("mine");
-    world.create(&set("w", (1, 2), template)).await.unwrap();
+    world.try_create(&set("w", (1, 2), template)).await.unwrap();
     world.await_condition("w", CONSTRAINTS, FINE).await;
     world.await_gang_keys("w-0", keys(RACK, HOST)).await;
 

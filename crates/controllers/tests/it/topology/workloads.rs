@@ -33,7 +33,7 @@ fn all_demand(gangs: &[PodGang], (required, preferred): (&str, &str)) {
 #[tokio::test(start_paused = true)]
 async fn e2e_top_7_and_14_each_replica_demands_one_rack() {
     let world = world(&levels(&RACK_AND_HOST)).await;
-    world.create(&set("w", (2, 2), packed("rack"))).await.unwrap();
+    world.try_create(&set("w", (2, 2), packed("rack"))).await.unwrap();
     let gangs = running(&world, 4).await;
     assert_eq!(gangs.len(), 2);
     all_demand(&gangs, (RACK, HOST));
@@ -44,7 +44,7 @@ async fn e2e_top_7_and_14_each_replica_demands_one_rack() {
 #[tokio::test(start_paused = true)]
 async fn e2e_top_8_and_13_each_replica_demands_one_host() {
     let world = world(&levels(&RACK_AND_HOST)).await;
-    world.create(&set("w", (2, 3), packed("host"))).await.unwrap();
+    world.try_create(&set("w", (2, 3), packed("host"))).await.unwrap();
     let gangs = running(&world, 6).await;
     assert_eq!(gangs.len(), 2);
     all_demand(&gangs, (HOST, HOST));
@@ -68,7 +68,7 @@ async fn e2e_top_9_multi_level_hierarchy_constraints() {
     let world = world(&configuration).await;
     world.serve_webhooks(&configuration).await;
     let valid = set("w", (1, 1), three_scopes(["rack", "host", "host"]));
-    world.create(&valid).await.unwrap();
+    world.try_create(&valid).await.unwrap();
     running(&world, 2).await;
     let base = world.gang("w-0").await.unwrap();
     assert_eq!(keys_of(base.spec.topology_constraint.as_ref()), keys(RACK, HOST));
@@ -88,7 +88,7 @@ async fn e2e_top_9_multi_level_hierarchy_constraints() {
     assert_eq!(scaled.annotations()["grove.io/replica-pack-required"], RACK);
 
     let invalid = set("x", (1, 1), three_scopes(["rack", "block", "block"]));
-    let said = refusal(world.create(&invalid).await);
+    let said = refusal(world.try_create(&invalid).await);
     let expected = "child topology constraint 'block' must be equal to or stricter than parent constraint 'rack'";
     assert!(said.contains(expected), "{said}");
 }
@@ -97,7 +97,7 @@ async fn e2e_top_9_multi_level_hierarchy_constraints() {
 async fn e2e_top_10_and_scenario_6_workload_rejected_when_topology_disabled() {
     let world = world(OFF).await;
     world.serve_webhooks(OFF).await;
-    let said = refusal(world.create(&set("w", (1, 1), packed("rack"))).await);
+    let said = refusal(world.try_create(&set("w", (1, 1), packed("rack"))).await);
     assert!(
         said.contains("admission webhook \"podcliqueset.grove.io\" denied the request"),
         "{said}"
@@ -106,7 +106,7 @@ async fn e2e_top_10_and_scenario_6_workload_rejected_when_topology_disabled() {
         said.contains("topology support is not enabled in the operator"),
         "{said}"
     );
-    world.create(&set("plain", (1, 1), json!({}))).await.unwrap();
+    world.try_create(&set("plain", (1, 1), json!({}))).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
@@ -114,7 +114,7 @@ async fn e2e_top_11_and_scenario_5_workload_rejected_with_non_existent_level() {
     let configuration = levels(&RACK_AND_HOST);
     let world = world(&configuration).await;
     world.serve_webhooks(&configuration).await;
-    let said = refusal(world.create(&set("w", (1, 1), packed("block"))).await);
+    let said = refusal(world.try_create(&set("w", (1, 1), packed("block"))).await);
     let expected = "topology level 'block' not defined in ClusterTopology 'grove-topology'";
     assert!(
         said.contains("admission webhook \"podcliqueset.grove.io\" denied the request"),
@@ -128,7 +128,7 @@ async fn e2e_top_11_and_scenario_5_workload_rejected_with_non_existent_level() {
 async fn e2e_top_12_pods_that_are_added_stay_under_the_demand() {
     for policy in ["SameDomain", "SpillOver"] {
         let world = world(&with_policies(&RACK_AND_HOST, &format!(", scaleOut: {policy}"))).await;
-        world.create(&set("w", (1, 4), packed("rack"))).await.unwrap();
+        world.try_create(&set("w", (1, 4), packed("rack"))).await.unwrap();
         all_demand(&running(&world, 4).await, (RACK, HOST));
         let scaled = json!({"spec": {"replicas": 8}});
         let cliques = world.all::<grove_api::PodClique>();
@@ -148,7 +148,7 @@ async fn e2e_top_12_pods_that_are_added_stay_under_the_demand() {
 #[tokio::test(start_paused = true)]
 async fn e2e_top_15_preferred_is_the_strictest_level_below_the_required_one() {
     let world = world(&levels(&RACK_AND_HOST)).await;
-    world.create(&set("w", (1, 6), packed("rack"))).await.unwrap();
+    world.try_create(&set("w", (1, 6), packed("rack"))).await.unwrap();
     all_demand(&running(&world, 6).await, (RACK, HOST));
 }
 
@@ -157,7 +157,7 @@ async fn e2e_top_16_and_scenario_11_update_topology_constraint() {
     let configuration = with_policies(&RACK_AND_HOST, ", constraintUpdates: UnscheduledOnly");
     let world = world(&configuration).await;
     world.serve_webhooks(&configuration).await;
-    world.create(&set("w", (2, 3), packed("rack"))).await.unwrap();
+    world.try_create(&set("w", (2, 3), packed("rack"))).await.unwrap();
     all_demand(&running(&world, 6).await, (RACK, HOST));
     let before = world.placement().await;
 
@@ -180,7 +180,7 @@ async fn constraints_are_immutable_unless_the_policy_says_otherwise() {
     let configuration = levels(&RACK_AND_HOST);
     let world = world(&configuration).await;
     world.serve_webhooks(&configuration).await;
-    world.create(&set("w", (1, 1), packed("rack"))).await.unwrap();
+    world.try_create(&set("w", (1, 1), packed("rack"))).await.unwrap();
     let said = refusal(
         world
             .patch_set("w", json!({"spec": {"template": packed("host")}}))
@@ -193,7 +193,7 @@ async fn constraints_are_immutable_unless_the_policy_says_otherwise() {
 async fn e2e_top_18_strictest_level_changes() {
     let always = |words: &[&str]| with_policies(words, ", preferredPacking: Always");
     let mut world = world(&always(&RACK_AND_HOST)).await;
-    world.create(&set("w", (1, 2), json!({}))).await.unwrap();
+    world.try_create(&set("w", (1, 2), json!({}))).await.unwrap();
     world.await_gang_keys("w-0", keys("", HOST)).await;
     running(&world, 2).await;
     let before = world.placement().await;
@@ -209,7 +209,7 @@ async fn e2e_top_18_strictest_level_changes() {
 #[tokio::test(start_paused = true)]
 async fn e2e_top_19_scaling_with_topology_constraints() {
     let world = world(&levels(&RACK_AND_HOST)).await;
-    world.create(&set("w", (1, 2), packed("rack"))).await.unwrap();
+    world.try_create(&set("w", (1, 2), packed("rack"))).await.unwrap();
     running(&world, 2).await;
     world.patch_set("w", json!({"spec": {"replicas": 3}})).await.unwrap();
     let gangs = running(&world, 6).await;
@@ -229,9 +229,9 @@ async fn e2e_top_19_scaling_with_topology_constraints() {
 async fn scaled_gangs_inherit_where_their_group_says_nothing() {
     let world = world(&levels(&["block", "rack", "host"])).await;
     let mut template = three_scopes(["block", "rack", "host"]);
-    world.create(&set("own", (1, 1), template.clone())).await.unwrap();
+    world.try_create(&set("own", (1, 1), template.clone())).await.unwrap();
     world.await_gang_keys("own-0-g-0", keys(RACK, HOST)).await;
     template["podCliqueScalingGroups"][0]["topologyConstraint"] = Value::Null;
-    world.create(&set("inherits", (1, 1), template)).await.unwrap();
+    world.try_create(&set("inherits", (1, 1), template)).await.unwrap();
     world.await_gang_keys("inherits-0-g-0", keys(BLOCK, HOST)).await;
 }

@@ -1,0 +1,155 @@
+//! RS1: claims that pods share are made by the level that declares them, follow its scale, and go with it.
+
+use std::collections::BTreeMap;
+
+use grove_api::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::resource::v1::ResourceClaim;
+use kube::ResourceExt;
+
+use crate::support::World;
+
+const SHARED: &str = r#"
+apiVersion: grove.io/v1alpha1
+kind: PodCliqueSet
+metadata: {name: w}
+spec:
+  replicas: 1
+  template:
+    terminationDelay: 10s
+    resourceClaimTemplates:
+    - name: fabric
+      templateSpec:
+        spec: {devices: {requests: [{name: d, exactly: {deviceClassName: fabric.example}}]}}
+    resourceSharing:
+    - {name: fabric, scope: AllReplicas}
+    - {name: fabric, scope: PerReplica}
+    cliques:
+    - name: solo
+      resourceSharing: [{name: fabric, scope: AllReplicas}, {name: fabric, scope: PerReplica}]
+      spec:
+        roleName: solo
+        replicas: 2
+        minAvailable: 1
+        podSpec: {containers: [{name: main, image: one}]}
+    - name: member
+      spec:
+        roleName: member
+        replicas: 1
+        minAvailable: 1
+        podSpec: {containers: [{name: main, image: one}]}
+    podCliqueScalingGroups:
+    - name: sg
+      cliqueNames: [member]
+      replicas: 2
+      minAvailable: 1
+      resourceSharing: [{name: fabric, scope: AllReplicas}, {name: fabric, scope: PerReplica}]
+"#;
+
+/// How many claims each kind of owner has.
+async fn claims(world: &World) -> BTreeMap<String, usize> {
+    let mut owners = BTreeMap::new();
+    for claim in world.list::<ResourceClaim>().await.values() {
+        *owners.entry(claim.owner_references()[0].kind.clone()).or_default() += 1;
+    }
+    owners
+}
+
+fn counts(set: usize, group: usize, clique: usize) -> BTreeMap<String, usize> {
+    let named = [
+        ("PodCliqueSet", set),
+        ("PodCliqueScalingGroup", group),
+        ("PodClique", clique),
+    ];
+    let named = named.into_iter().filter(|(_, count)| *count > 0);
+    named.map(|(kind, count)| (kind.to_owned(), count)).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn rs1_claims_follow_the_scale_of_the_level_that_declares_them() {
+    let world = World::with_places(30).await;
+    world.create_set(SHARED).await;
+    world.settle().await;
+    assert_eq!(world.ready().await, 4);
+    // One for all and one for each: of one replica, of two group replicas, of two pods.
+    assert_eq!(claims(&world).await, counts(2, 3, 3));
+
+    world.scale::<PodClique>("w-0-solo", 1).await;
+    world.settle().await;
+    assert_eq!(claims(&world).await, counts(2, 3, 2));
+    world.scale::<PodClique>("w-0-solo", 3).await;
+    world.scale::<PodCliqueScalingGroup>("w-0-sg", 3).await;
+    world.settle().await;
+    assert_eq!(claims(&world).await, counts(2, 4, 4));
+    assert_eq!(world.ready().await, 6);
+
+    let before = world.list::<ResourceClaim>().await;
+    world.scale::<PodCliqueSet>("w", 2).await;
+    world.settle().await;
+    assert_eq!(claims(&world).await, counts(3, 4 + 3, 4 + 3));
+    world.scale::<PodCliqueSet>("w", 1).await;
+    world.settle().await;
+    let after = world.list::<ResourceClaim>().await;
+    let uids = |claims: &BTreeMap<String, ResourceClaim>| -> Vec<_> { claims.values().map(ResourceExt::uid).collect() };
+    assert_eq!(uids(&after), uids(&before), "claims in use are never replaced");
+
+    world.delete::<PodCliqueSet>("w").await;
+    world.settle().await;
+    assert!(world.list::<ResourceClaim>().await.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn rs1_every_container_of_a_pod_uses_the_claims_of_its_levels() {
+    let world = World::with_places(10).await;
+    world.create_set(SHARED).await;
+    world.settle().await;
+    let used = |pod: &Pod| -> Vec<String> {
+        let claims = pod.spec.iter().flat_map(|spec| spec.resource_claims.iter().flatten());
+        claims.filter_map(|claim| claim.resource_claim_name.clone()).collect()
+    };
+    let pods = world.pods_of("w-0-sg-1-member").await;
+    let expected = ["w-all-fabric", "w-0-fabric", "w-0-sg-all-fabric", "w-0-sg-1-fabric"];
+    assert_eq!(used(&pods[0]), expected);
+    let containers = &pods[0].spec.as_ref().expect("a spec").containers;
+    let claims = containers[0]
+        .resources
+        .as_ref()
+        .and_then(|resources| resources.claims.as_ref());
+    assert_eq!(claims.map(Vec::len), Some(4));
+}
+
+/// A template that is an object of its own and does not exist is named in the status; once it is there, a change of
+/// the set is enough.
+#[tokio::test(start_paused = true)]
+async fn rs1_a_missing_claim_template_is_told() {
+    let world = World::with_places(10).await;
+    let manifest = SHARED.replace(
+        "- {name: fabric, scope: AllReplicas}\n",
+        "- {name: elsewhere, scope: AllReplicas}\n",
+    );
+    assert_ne!(manifest, SHARED);
+    world.create_set(&manifest).await;
+    world
+        .eventually("the status names it", async |world| {
+            let status = world.get::<PodCliqueSet>("w").await.status.unwrap_or_default();
+            let mut errors = status.last_errors.iter();
+            errors.any(|error| {
+                error
+                    .description
+                    .contains("ResourceClaimTemplate default/elsewhere does not exist")
+            })
+        })
+        .await;
+    let template = serde_json::from_value(serde_json::json!({
+        "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaimTemplate", "metadata": {"name": "elsewhere"},
+        "spec": {"spec": {"devices": {"requests": [{"name": "d", "exactly": {"deviceClassName": "fabric.example"}}]}}},
+    }));
+    let template: k8s_openapi::api::resource::v1::ResourceClaimTemplate = template.expect("a template");
+    world.create(&template).await;
+    world
+        .eventually("the pods run", async |world| world.ready().await == 4)
+        .await;
+    world.settle().await;
+    let status = world.get::<PodCliqueSet>("w").await.status.unwrap_or_default();
+    assert!(status.last_errors.is_empty(), "{:?}", status.last_errors);
+}

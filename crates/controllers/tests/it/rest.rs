@@ -1,0 +1,97 @@
+//! At rest nothing is written, and on the way there no more than needed.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use grove_api::{PodClique, PodCliqueScalingGroup, PodCliqueSet, PodGang};
+
+use crate::support::World;
+use crate::support::workloads::{Minimum, Order, simple, workload};
+
+const TEN_MINUTES: Duration = Duration::from_secs(600);
+
+async fn stays_at_rest(world: &World) {
+    let (revision, requests) = (world.revision(), world.operator_requests().count());
+    tokio::time::sleep(TEN_MINUTES).await;
+    assert_eq!(world.operator_writes(revision).count(), 0);
+    assert_eq!(world.operator_requests().count(), requests, "nothing is even asked");
+}
+
+#[tokio::test(start_paused = true)]
+async fn at_rest_nothing_is_written_for_ten_minutes() {
+    for (minimum, order, places) in [
+        (Minimum::All, Order::Any, 10),
+        (Minimum::One, Order::Template, 10),
+        // The base gang runs, everything else waits for room.
+        (Minimum::One, Order::Any, 3),
+        // Nothing runs.
+        (Minimum::All, Order::Any, 9),
+    ] {
+        let world = World::with_places(places).await;
+        world.create_set(&workload(minimum, order)).await;
+        world.settle().await;
+        stays_at_rest(&world).await;
+        let wasted = world.history().requests().by_user(crate::support::OPERATOR).no_ops();
+        let wasted: Vec<_> = wasted.iter().collect();
+        assert!(wasted.is_empty(), "no write that changes nothing: {wasted:#?}");
+    }
+}
+
+/// What the operator may ask for from the creation of sets until all of their pods are ready. A scaling group counts as
+/// a clique does: it is made, and its status is written while it starts and when it runs.
+async fn within_budget(case: &str, sets: i32, manifest: impl Fn(i32) -> String, (replicas, pods): (usize, usize)) {
+    let world = World::plain(30).await;
+    // The lists with which watches begin are the operator's start, not the sets'.
+    world.settle().await;
+    let before = world.operator_requests().count();
+    for i in 0..sets {
+        world.create_set(&manifest(i)).await;
+    }
+    world.settle().await;
+    assert_eq!(world.ready().await, pods);
+    let (cliques, gangs) = (
+        world.list::<PodClique>().await.len(),
+        world.list::<PodGang>().await.len(),
+    );
+    let groups = world.list::<PodCliqueScalingGroup>().await.len();
+    let budget = 2 * pods + 3 * (cliques + groups) + 4 * gangs + 2 * replicas + 8 * sets as usize;
+    let requests = world.operator_requests();
+    let asked = requests.count() - before;
+    let mut kinds: BTreeMap<String, usize> = BTreeMap::new();
+    for asked in requests.iter().skip(before) {
+        let intent = &asked.intent;
+        let kind = format!("{:?} {} {}", intent.verb, intent.resource.plural, intent.subresource);
+        *kinds.entry(kind).or_default() += 1;
+    }
+    println!("{case}: {asked} requests of {budget} allowed; {kinds:?}");
+    assert!(
+        asked <= budget,
+        "{case}: {asked} requests, {budget} allowed: {kinds:#?}"
+    );
+    let status = world.list::<PodCliqueSet>().await;
+    assert!(status.values().all(|set| {
+        let status = set.status.as_ref();
+        status.is_some_and(|status| status.available_replicas == set.spec.replicas)
+    }));
+}
+
+#[tokio::test(start_paused = true)]
+async fn write_budget_of_one_set_of_100_pods() {
+    within_budget("1 x 100 pods", 1, |_| simple("w", 1, 100), (1, 100)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn write_budget_of_20_replicas_of_2_pods() {
+    within_budget("20 replicas x 2", 1, |_| simple("w", 20, 2), (20, 40)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn write_budget_of_20_sets_of_5_pods() {
+    within_budget("20 sets x 5", 20, |i| simple(&format!("s{i}"), 1, 5), (20, 100)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn write_budget_of_5_sets_with_scaling_groups() {
+    let manifest = |i| workload(Minimum::One, Order::Any).replace("name: w\n", &format!("name: w{i}\n"));
+    within_budget("5 sets with groups", 5, manifest, (5, 50)).await;
+}

@@ -1,0 +1,83 @@
+//! What the history of a run shows: who wrote what, and how the pods stood at every moment.
+
+use std::collections::BTreeMap;
+
+use grove_simcluster::history::{History, Requests, Writes};
+use k8s_openapi::api::core::v1::Pod;
+use serde_json::Value;
+
+use super::{OPERATOR, World};
+
+impl World {
+    pub(crate) fn history(&self) -> &History {
+        self.cluster.history().expect("histories of tests are recorded")
+    }
+
+    pub(crate) fn revision(&self) -> u64 {
+        self.cluster.store().revision()
+    }
+
+    /// What the operator wrote after a revision.
+    pub(crate) fn operator_writes(&self, after: u64) -> Writes {
+        self.history().writes().by_user(OPERATOR).after(after)
+    }
+
+    /// What the operator asked for, Leases and watches not counted.
+    pub(crate) fn operator_requests(&self) -> Requests {
+        let requests = self.history().requests().by_user(OPERATOR);
+        requests.only(|asked| {
+            let is_lease = &*asked.intent.resource.plural == "leases";
+            !is_lease && !matches!(asked.intent.verb, grove_simcluster::server::Verb::Watch)
+        })
+    }
+
+    /// Shows how all pods stood after each write since a revision.
+    pub(crate) fn replay(&self, since: u64, mut check: impl FnMut(&Scene)) {
+        let mut scene = Scene::default();
+        for write in self.history().writes().of_kind("", "pods").iter() {
+            match write.after() {
+                Some(pod) => drop(scene.pods.insert(write.key.name.clone(), pod)),
+                None => drop(scene.pods.remove(&write.key.name)),
+            }
+            if write.revision > since {
+                check(&scene);
+            }
+        }
+    }
+}
+
+/// All pods at one moment, by name.
+#[derive(Default)]
+pub(crate) struct Scene {
+    pods: BTreeMap<String, Value>,
+}
+
+impl Scene {
+    /// How many pods of cliques whose name begins so are ready.
+    pub(crate) fn ready(&self, prefix: &str) -> usize {
+        let ready = self.of(prefix).filter(|pod| condition(pod, "Ready") == "True");
+        ready.count()
+    }
+
+    pub(crate) fn of(&self, prefix: &str) -> impl Iterator<Item = &Value> {
+        let pods = self.pods.iter().filter(move |(name, _)| name.starts_with(prefix));
+        pods.map(|(_, pod)| pod)
+            .filter(|pod| pod["metadata"]["deletionTimestamp"].is_null())
+    }
+}
+
+fn condition<'a>(pod: &'a Value, type_: &str) -> &'a str {
+    let conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
+    let mut found = conditions.filter(|condition| condition["type"] == type_);
+    found
+        .next()
+        .and_then(|condition| condition["status"].as_str())
+        .unwrap_or_default()
+}
+
+/// Whether a pod is ready and stays.
+pub(crate) fn is_ready(pod: &Pod) -> bool {
+    let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    let mut ready = conditions.filter(|condition| condition.type_ == "Ready");
+    pod.metadata.deletion_timestamp.is_none() && ready.any(|condition| condition.status == "True")
+}

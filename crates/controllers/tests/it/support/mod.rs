@@ -1,0 +1,421 @@
+//! An embedded cluster with Grove's kinds and a running operator.
+
+mod binder;
+mod evidence;
+mod waiter;
+pub(crate) mod workloads;
+
+use std::cell::Cell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Debug;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use grove_api::config::{self, OperatorConfiguration, Overrides};
+use grove_api::{PodClique, PodCliqueScalingGroup, PodCliqueSet, PodGang, crds};
+use grove_controllers::{Operator, Settings, StartError};
+use grove_simcluster::{Cluster, FleetOptions, NodeSpec, User};
+use k8s_openapi::NamespaceResourceScope;
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube::{Client, Resource, ResourceExt};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use binder::Binder;
+pub(crate) use binder::SCHEDULER;
+pub(crate) use evidence::is_ready;
+use waiter::Waiter;
+
+pub(crate) const NAMESPACE: &str = "default";
+pub(crate) const OPERATOR: &str = "system:serviceaccount:grove-system:grove-operator";
+/// Virtual time after which something that should happen has not.
+const PATIENCE: Duration = Duration::from_secs(600);
+/// Virtual time without a write after which nothing more is under way: more than any step of a fake kubelet takes.
+const QUIET: Duration = Duration::from_secs(3);
+
+const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+
+/// The definitions of Grove's kinds, written once: to compute their schemas takes longer than most tests.
+fn definitions() -> &'static [Vec<u8>] {
+    static WRITTEN: OnceLock<Vec<Vec<u8>>> = OnceLock::new();
+    WRITTEN.get_or_init(|| {
+        let all = crds::all().into_iter();
+        all.map(|definition| serde_json::to_vec(&definition).expect("JSON"))
+            .collect()
+    })
+}
+
+/// A configuration, of which tests write only what they care about.
+pub(crate) fn configuration(text: &str) -> OperatorConfiguration {
+    let head = "apiVersion: operator.config.grove.io/v1alpha1\nkind: OperatorConfiguration\n";
+    config::parse(format!("{head}{text}").as_bytes(), &Overrides::default())
+        .expect("the configuration of a test is valid")
+        .configuration
+}
+
+/// A kind that tests read and write.
+pub(crate) trait Kind:
+    Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + DeserializeOwned + Debug
+{
+}
+
+impl<K> Kind for K where K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + DeserializeOwned + Debug
+{}
+
+/// A cluster with an operator, and with somebody who binds gangs.
+pub(crate) struct World {
+    pub(crate) cluster: Arc<Cluster>,
+    pub(crate) client: Client,
+    scheduler: &'static str,
+    operator: Option<(CancellationToken, JoinHandle<()>)>,
+    _binder: Option<Binder>,
+    nodes: Cell<usize>,
+}
+
+impl World {
+    /// A cluster with this many nodes, each with room for ten pods, that binds pod by pod to the first node that fits.
+    pub(crate) async fn plain(nodes: usize) -> Self {
+        let world = Self::start("default-scheduler", FleetOptions::default()).await;
+        world.add_nodes(nodes, 10);
+        world
+    }
+
+    /// A cluster with this many places for pods, one on each node, that binds gangs.
+    pub(crate) async fn with_places(places: usize) -> Self {
+        Self::with_fleet(places, FleetOptions::default()).await
+    }
+
+    pub(crate) async fn with_fleet(places: usize, fleet: FleetOptions) -> Self {
+        let world = Self::start(SCHEDULER, fleet).await;
+        world.grow_to(places);
+        world
+    }
+
+    async fn start(scheduler: &'static str, fleet: FleetOptions) -> Self {
+        let mut world = Self::furnish(scheduler, Cluster::builder().seed(1), fleet).await;
+        world.start_operator();
+        world
+    }
+
+    /// A cluster with these nodes and Grove's kinds, for tests that start operators themselves.
+    pub(crate) async fn without_operator(seed: u64, nodes: impl IntoIterator<Item = NodeSpec>) -> Self {
+        let builder = Cluster::builder().seed(seed).nodes(nodes);
+        Self::furnish("default-scheduler", builder, FleetOptions::default()).await
+    }
+
+    async fn furnish(scheduler: &'static str, builder: grove_simcluster::Builder, fleet: FleetOptions) -> Self {
+        let waiter = Waiter::default();
+        let fleet = FleetOptions {
+            init_runner: Some(waiter.runner()),
+            ..fleet
+        };
+        let cluster = builder.record_history(true).fleet(fleet).start();
+        let client = cluster.client();
+        waiter.connect(client.clone());
+        for definition in definitions() {
+            let request = http::Request::post(DEFINITIONS).body(definition.clone());
+            let made = client.request_text(request.expect("a request")).await;
+            made.expect("a definition");
+        }
+        let binder = (scheduler == SCHEDULER).then(|| Binder::start(&cluster));
+        let world = Self {
+            cluster: Arc::new(cluster),
+            client,
+            scheduler,
+            operator: None,
+            _binder: binder,
+            nodes: Cell::new(0),
+        };
+        world
+            .eventually("the kinds are served", async |world| {
+                world.all::<PodCliqueSet>().list(&ListParams::default()).await.is_ok()
+            })
+            .await;
+        world
+    }
+
+    /// The same cluster, for another operator.
+    pub(crate) fn beside(&self) -> Self {
+        Self {
+            cluster: self.cluster.clone(),
+            client: self.client.clone(),
+            scheduler: self.scheduler,
+            operator: None,
+            _binder: None,
+            nodes: self.nodes.clone(),
+        }
+    }
+
+    pub(crate) fn operator_client(&self) -> Client {
+        self.cluster.client_as(User::named(OPERATOR, &[]))
+    }
+
+    pub(crate) fn settings(&self, configuration: &OperatorConfiguration) -> Settings {
+        let clock = self.cluster.clock();
+        Settings {
+            scheduler: configuration.scheduler.clone(),
+            topology: configuration.topology_aware_scheduling.clone(),
+            wait_image: "grove".into(),
+            workers: 8,
+            clock: Arc::new(move || clock.now()),
+        }
+    }
+
+    /// Starts an operator that cares for no topology.
+    pub(crate) fn start_operator(&mut self) {
+        let profile = format!(
+            "scheduler: {{profiles: [{{name: {}, default: true}}]}}\n",
+            self.scheduler
+        );
+        self.run_operator(self.settings(&configuration(&profile)));
+    }
+
+    /// Starts an operator as its process does; the one before, if there is one, has ended.
+    pub(crate) async fn launch(&mut self, text: &str) -> Result<(), StartError> {
+        self.stop_operator().await;
+        let settings = self.settings(&configuration(text));
+        let settings = grove_controllers::start(&self.operator_client(), settings).await?;
+        self.run_operator(settings);
+        Ok(())
+    }
+
+    fn run_operator(&mut self, settings: Settings) {
+        let operator = Operator::new(self.operator_client(), settings);
+        let stop = CancellationToken::new();
+        let stopped = stop.clone();
+        let task = tokio::spawn(async move { operator.run(stopped).await });
+        self.operator = Some((stop, task));
+    }
+
+    /// Stops the operator as a signal does.
+    pub(crate) async fn stop_operator(&mut self) {
+        if let Some((stop, task)) = self.operator.take() {
+            stop.cancel();
+            task.await.expect("an operator that ends well");
+        }
+    }
+
+    /// Ends the operator where it stands, as a crash does.
+    pub(crate) async fn crash_operator(&mut self) {
+        if let Some((_, task)) = self.operator.take() {
+            task.abort();
+            let _ = task.await;
+        }
+    }
+
+    fn add_nodes(&self, nodes: usize, room: usize) {
+        for _ in 0..nodes {
+            let name = format!("n{:03}", self.nodes.get());
+            let node = NodeSpec::new(&name).capacity("pods", &room.to_string());
+            self.cluster.fleet().add(node);
+            self.nodes.set(self.nodes.get() + 1);
+        }
+    }
+
+    /// Adds nodes with room for one pod until there are so many.
+    pub(crate) fn grow_to(&self, places: usize) {
+        self.add_nodes(places.saturating_sub(self.nodes.get()), 1);
+    }
+
+    pub(crate) async fn cordon(&self, node: &str, on: bool) {
+        let patch = json!({"spec": {"unschedulable": on}});
+        let nodes = Api::<Node>::all(self.client.clone());
+        let patched = nodes.patch(node, &PatchParams::default(), &Patch::Merge(patch)).await;
+        patched.expect("a node");
+    }
+
+    pub(crate) async fn cordon_all(&self, on: bool) {
+        for node in 0..self.nodes.get() {
+            self.cordon(&format!("n{node:03}"), on).await;
+        }
+    }
+
+    pub(crate) fn all<K: Kind>(&self) -> Api<K> {
+        Api::namespaced(self.client.clone(), NAMESPACE)
+    }
+
+    pub(crate) async fn create<K: Kind + serde::Serialize>(&self, object: &K) -> K {
+        self.all()
+            .create(&PostParams::default(), object)
+            .await
+            .expect("an object that is taken")
+    }
+
+    pub(crate) async fn create_set(&self, manifest: &str) -> PodCliqueSet {
+        let set: PodCliqueSet = serde_saphyr::from_str(manifest).expect("a PodCliqueSet");
+        self.create(&set).await
+    }
+
+    pub(crate) async fn get<K: Kind>(&self, name: &str) -> K {
+        self.all()
+            .get(name)
+            .await
+            .unwrap_or_else(|error| panic!("{name}: {error}"))
+    }
+
+    pub(crate) async fn delete<K: Kind>(&self, name: &str) {
+        self.all::<K>()
+            .delete(name, &DeleteParams::default())
+            .await
+            .expect("an object");
+    }
+
+    /// Everything of a kind, by name.
+    pub(crate) async fn list<K: Kind>(&self) -> BTreeMap<String, K> {
+        let found = self.all::<K>().list(&ListParams::default()).await.expect("a list");
+        found
+            .items
+            .into_iter()
+            .map(|object| (object.name_any(), object))
+            .collect()
+    }
+
+    pub(crate) async fn merge<K: Kind>(&self, name: &str, patch: Value) -> K {
+        let api = self.all::<K>();
+        let patched = api.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await;
+        patched.unwrap_or_else(|error| panic!("{name}: {error}"))
+    }
+
+    /// Asks for a number of replicas the way an autoscaler does.
+    pub(crate) async fn scale<K: Kind>(&self, name: &str, replicas: i32) {
+        let patch = json!({"spec": {"replicas": replicas}});
+        let api = self.all::<K>();
+        let scaled = api
+            .patch_scale(name, &PatchParams::default(), &Patch::Merge(patch))
+            .await;
+        scaled.expect("a scale");
+    }
+
+    /// Changes the image of cliques of the set `w`, all at once.
+    pub(crate) async fn set_image(&self, cliques: &[&str], image: &str) {
+        self.edit_set("w", |set| {
+            for clique in &mut set.spec.template.cliques {
+                if cliques.contains(&clique.name.as_str()) {
+                    clique.spec.pod_spec.containers[0].image = Some(image.to_owned());
+                }
+            }
+        })
+        .await;
+    }
+
+    pub(crate) async fn edit_set(&self, name: &str, edit: impl Fn(&mut PodCliqueSet)) {
+        loop {
+            let mut set = self.get::<PodCliqueSet>(name).await;
+            edit(&mut set);
+            match self.all().replace(name, &PostParams::default(), &set).await {
+                Ok(_) => return,
+                Err(kube::Error::Api(status)) if status.code == 409 => {}
+                Err(error) => panic!("{name}: {error}"),
+            }
+        }
+    }
+
+    pub(crate) async fn pods(&self) -> Vec<Pod> {
+        self.list::<Pod>().await.into_values().collect()
+    }
+
+    /// Pods that stay, of cliques whose name begins so.
+    pub(crate) async fn pods_of(&self, prefix: &str) -> Vec<Pod> {
+        let mut pods = self.pods().await;
+        pods.retain(|pod| pod.name_any().starts_with(prefix) && pod.metadata.deletion_timestamp.is_none());
+        pods
+    }
+
+    pub(crate) async fn uids_of(&self, prefix: &str) -> BTreeSet<String> {
+        let pods = self.pods_of(prefix).await;
+        pods.iter().filter_map(ResourceExt::uid).collect()
+    }
+
+    pub(crate) async fn images_of(&self, prefix: &str) -> BTreeSet<String> {
+        let image = |pod: &Pod| pod.spec.as_ref()?.containers[0].image.clone();
+        self.pods_of(prefix).await.iter().filter_map(image).collect()
+    }
+
+    pub(crate) async fn all_run(&self, prefix: &str, image: &str) {
+        let images = self.images_of(prefix).await;
+        assert_eq!(images, BTreeSet::from([image.to_owned()]), "{prefix}");
+    }
+
+    pub(crate) async fn ready(&self) -> usize {
+        self.pods().await.iter().filter(|pod| is_ready(pod)).count()
+    }
+
+    /// Pods that have no node.
+    pub(crate) async fn pending(&self) -> usize {
+        let is_pending = |pod: &&Pod| pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_none());
+        self.pods().await.iter().filter(is_pending).count()
+    }
+
+    /// Takes one pod of a clique away, and its place with it. The name of the place.
+    pub(crate) async fn lose_pod(&self, clique: &str) -> String {
+        let pods = self.pods_of(clique).await;
+        let pod = pods.iter().find(|pod| is_ready(pod)).expect("a pod that is ready");
+        let node = pod.spec.as_ref().and_then(|spec| spec.node_name.clone());
+        let node = node.expect("a pod on a node");
+        self.cordon(&node, true).await;
+        self.delete::<Pod>(&pod.name_any()).await;
+        node
+    }
+
+    /// Waits until nothing is written any more, in virtual time.
+    pub(crate) async fn settle(&self) {
+        let begin = Instant::now();
+        loop {
+            let revision = self.cluster.store().revision();
+            tokio::time::sleep(QUIET).await;
+            if self.cluster.store().revision() == revision {
+                return;
+            }
+            if begin.elapsed() > PATIENCE {
+                self.print().await;
+                panic!("does not come to rest within {PATIENCE:?}");
+            }
+        }
+    }
+
+    /// Lets time pass, and things come to rest.
+    pub(crate) async fn pass(&self, seconds: u64) {
+        tokio::time::sleep(Duration::from_secs(seconds)).await;
+        self.settle().await;
+    }
+
+    /// Waits until something holds, in virtual time: asked after every write, never by the clock.
+    pub(crate) async fn eventually(&self, what: &str, holds: impl AsyncFn(&Self) -> bool) {
+        let deadline = Instant::now() + PATIENCE;
+        let mut writes = self.cluster.store().tap();
+        while !holds(self).await {
+            if tokio::time::timeout_at(deadline, writes.recv()).await.is_err() {
+                self.print().await;
+                panic!("not within {PATIENCE:?}: {what}");
+            }
+            while writes.try_recv().is_ok() {}
+        }
+    }
+
+    async fn print(&self) {
+        for (name, set) in self.list::<PodCliqueSet>().await {
+            eprintln!("set {name}: {:?}", set.status);
+        }
+        for (name, group) in self.list::<PodCliqueScalingGroup>().await {
+            eprintln!("group {name}: {:?}", group.status);
+        }
+        for (name, clique) in self.list::<PodClique>().await {
+            eprintln!("clique {name}: {:?}", clique.status);
+        }
+        for (name, gang) in self.list::<PodGang>().await {
+            eprintln!("gang {name}: {:?}", gang.status.map(|status| status.phase));
+        }
+        for pod in self.pods().await {
+            let spec = pod.spec.clone().unwrap_or_default();
+            let (name, ready) = (pod.name_any(), is_ready(&pod));
+            eprintln!(
+                "pod {name}: {:?} {:?} ready {ready}",
+                spec.node_name, spec.scheduling_gates
+            );
+        }
+    }
+}
