@@ -49,6 +49,7 @@ fn brief(error: &serde_saphyr::Error) -> anyhow::Error {
 fn described(text: &str) -> Result<Vec<NodeSpec>> {
     let racks: Racks = serde_saphyr::from_str(text).map_err(|error| brief(&error))?;
     let wanted = racks.count().unwrap_or(usize::MAX);
+    ensure!(wanted > 0, "zones, blocks, racks and hosts must each be at least 1");
     ensure!(wanted <= NODES_MAX, "at most {NODES_MAX} nodes fit here, not {wanted}");
     Ok(racks.nodes().collect())
 }

@@ -134,6 +134,7 @@ fn run(file: &str, text: &str) -> Result<()> {
     let filter = std::env::var("CASE").unwrap_or_default();
     let mut cases = case::read(text).with_context(|| file.to_owned())?;
     cases.retain(|case| case.name.contains(&filter));
+    ensure!(!filter.is_empty() || !cases.is_empty(), "{file} holds no case");
     RUNTIME.block_on(async {
         targets().await?;
         let different = judge_all(&cases, CONCURRENCY).await;

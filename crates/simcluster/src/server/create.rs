@@ -13,6 +13,8 @@ use crate::store::{Expect, Key};
 const NAME_DRAWS_MAX: usize = 8;
 /// Longest part of a generated name that the client chooses.
 const GENERATE_NAME_BYTES: usize = 58;
+/// Deepest object that is stored; the decoder reads 127 levels.
+const NESTING_MAX: usize = 120;
 /// Largest object that is stored, as etcd has it.
 const STORED_BYTES_MAX: usize = 3 * 512 * 1024;
 
@@ -105,12 +107,27 @@ fn store(call: &Call, mut object: Value, dry_run: bool) -> Result<Document, ApiE
 }
 
 /// The store of a real cluster refuses large objects. Only an object made of large parts (`parts_bytes`: the request,
-/// and what was stored before) is measured; what the server adds is small.
+/// and what was stored before) is measured; what the server adds is small. One that is nested deeper than it could be
+/// read again is refused here.
 pub(crate) fn check_size(object: &Value, parts_bytes: usize) -> Result<(), ApiError> {
+    if !is_nested_within(object, NESTING_MAX) {
+        return Err(ApiError::bad_request(format!(
+            "the object is nested deeper than {NESTING_MAX} levels"
+        )));
+    }
     if parts_bytes < STORED_BYTES_MAX / 2 || object.to_string().len() <= STORED_BYTES_MAX {
         return Ok(());
     }
     Err(ApiError::plain("etcdserver: request is too large"))
+}
+
+fn is_nested_within(value: &Value, levels: usize) -> bool {
+    let inner = |value: &Value| levels > 0 && is_nested_within(value, levels - 1);
+    match value {
+        Value::Array(items) => items.iter().all(inner),
+        Value::Object(fields) => fields.values().all(inner),
+        _ => true,
+    }
 }
 
 pub(crate) fn check_namespace(call: &Call, object: &Value) -> Result<(), ApiError> {

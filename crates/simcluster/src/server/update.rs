@@ -105,10 +105,6 @@ pub(crate) async fn patch(call: &Call) -> Result<Reply, ApiError> {
     if media_type(&call.body.media_type) == APPLY_PATCH {
         return apply::apply(call).await;
     }
-    if call.query.has("force") {
-        let error = FieldError::forbidden("force", "may not be specified for non-apply patch");
-        return Err(ApiError::invalid("meta.k8s.io", "PatchOptions", "", &[error]));
-    }
     let dry_run = call.query.dry_run("PatchOptions")?;
     let validation = call.query.field_validation("PatchOptions")?;
     if call.query.has("force") {

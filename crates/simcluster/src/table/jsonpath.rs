@@ -69,7 +69,7 @@ fn first<'a>(steps: &[Step], value: &'a Value) -> Option<&'a Value> {
         Step::Slice { from, to } => {
             let items = value.as_array()?;
             let bound = |at: Option<i64>, default: usize| at.map_or(Some(default), |at| position(at, items.len() + 1));
-            let at = |at: Option<i64>| at.map(|at| if at < 0 { at - 1 } else { at });
+            let at = |at: Option<i64>| at.map(|at| if at < 0 { at.saturating_sub(1) } else { at });
             let (from, to) = (bound(at(*from), 0)?, bound(at(*to), items.len())?);
             items.get(from..to)?.iter().find_map(|item| first(rest, item))
         }

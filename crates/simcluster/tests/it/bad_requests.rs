@@ -240,6 +240,27 @@ fn nested(levels: usize, open: &str, close: &str) -> String {
     format!("{}1{}", open.repeat(levels), close.repeat(levels))
 }
 
+/// What is stored can be read again: the server adds levels of its own (who owns which field) to what a client sends.
+#[tokio::test(start_paused = true)]
+async fn whatever_is_stored_can_be_read_again() {
+    let cluster = cluster();
+    let path = "/apis/apps/v1/namespaces/default/controllerrevisions";
+    let mut codes = std::collections::BTreeSet::new();
+    for levels in 100..=130 {
+        let deep = nested(levels, "{\"a\":", "}");
+        let body = format!("{{\"metadata\":{{\"name\":\"r{levels}\"}},\"revision\":1,\"data\":{deep}}}");
+        let made = raw(&cluster, "POST", path, "application/json", body.as_bytes()).await;
+        codes.insert(made.code);
+        let patch = json!({"metadata": {"labels": {"a": "b"}}});
+        let media = "application/merge-patch+json";
+        let one = format!("{path}/r{levels}");
+        let patched = raw(&cluster, "PATCH", &one, media, patch.to_string().as_bytes()).await;
+        let expected = if made.code == 201 { 200 } else { 404 };
+        assert_eq!(patched.code, expected, "{levels} levels: {}", patched.text);
+    }
+    assert_eq!(codes, [201, 400].into());
+}
+
 /// Ten thousand levels must not reach the end of the stack, in a body of whatever kind.
 #[tokio::test(start_paused = true)]
 async fn deep_json_is_refused_everywhere() {

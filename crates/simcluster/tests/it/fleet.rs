@@ -178,6 +178,22 @@ async fn a_lost_node_loses_its_pods_after_five_minutes() {
     assert!(condition(&node, "Ready") == "True" && node["spec"].get("taints").is_none());
 }
 
+/// A pod that would stay for ever must not end the kubelets of all others.
+#[tokio::test(start_paused = true)]
+async fn no_toleration_is_too_long() {
+    let cluster = two_nodes();
+    let mut patient = pod("a", "1");
+    patient["spec"]["tolerations"] =
+        json!([{"operator": "Exists", "tolerationSeconds": i64::MAX, "effect": "NoExecute"}]);
+    assert_eq!(post(&cluster, PODS, &patient).await.code, 201);
+    until(&cluster, &format!("{PODS}/a"), is_ready).await;
+    cluster.fleet().down("n1");
+    tokio::time::sleep(Duration::from_secs(3600)).await;
+    assert_eq!(get(&cluster, &format!("{PODS}/a")).await.code, 200);
+    cluster.fleet().up("n1");
+    until(&cluster, &format!("{PODS}/a"), is_ready).await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_node_that_comes_back_in_time_keeps_its_pods() {
     let cluster = two_nodes();

@@ -174,6 +174,28 @@ async fn a_hook_that_is_down_stops_writes_only_if_it_says_so() {
     assert_eq!(post(&cluster, MAPS, &map("n")).await.code, 201);
 }
 
+/// The fault "webhook down": the server is there, and calls do not reach it.
+#[tokio::test(start_paused = true)]
+async fn a_fault_keeps_calls_from_a_hook_that_is_well() {
+    let (cluster, _) = guarded(json!({}), |_, _| allow()).await;
+    assert_eq!(post(&cluster, MAPS, &map("a")).await.code, 201);
+    cluster.faults().set_webhook_down("v.hook.test", true);
+    let failed = post(&cluster, MAPS, &map("b")).await;
+    assert_eq!((failed.code, failed.reason()), (500, "InternalError"));
+    assert!(
+        failed.message().ends_with("connect: connection refused"),
+        "{}",
+        failed.text
+    );
+    cluster.faults().set_webhook_down("v.hook.test", false);
+    assert_eq!(post(&cluster, MAPS, &map("b")).await.code, 201);
+
+    let (cluster, _) = guarded(json!({"failurePolicy": "Ignore"}), |_, _| json!({"allowed": false})).await;
+    assert_eq!(post(&cluster, MAPS, &map("a")).await.code, 400);
+    cluster.faults().set_webhook_down("v.hook.test", true);
+    assert_eq!(post(&cluster, MAPS, &map("a")).await.code, 201, "nobody was asked");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_slow_hook_takes_exactly_its_timeout() {
     let cluster = cluster();

@@ -21,6 +21,8 @@ use crate::user::User;
 
 /// How long a silent node counts as alive.
 const NODE_GRACE: Duration = Duration::from_secs(40);
+/// Longest time that anything is put off.
+const DELAY_MAX: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 /// How long pods of a node that is gone are kept.
 const LOST_NODE_GRACE: Duration = Duration::from_secs(40);
 
@@ -143,7 +145,9 @@ impl State {
 
     fn after(&mut self, delay: Duration, due: Due) {
         self.sequence += 1;
-        self.due.insert((Instant::now() + delay, self.sequence), due);
+        // What is further away than anybody waits must not overflow the clock.
+        let at = Instant::now() + delay.min(DELAY_MAX);
+        self.due.insert((at, self.sequence), due);
     }
 
     async fn obey(&mut self, command: Command) {

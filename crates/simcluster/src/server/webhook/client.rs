@@ -67,6 +67,10 @@ pub(super) async fn post(server: &Server, hook: &Hook, review: &Value) -> Result
     if let Target::Service { namespace, name, .. } = &hook.target {
         check_service(server, &uri, namespace, name).map_err(not_posted)?;
     }
+    if server.faults.webhook_down(&hook.name) {
+        let authority = uri.authority().map(ToString::to_string).unwrap_or_default();
+        return Err(not_posted(format!("dial tcp {authority}: connect: connection refused")));
+    }
     let exchange = exchange(server, &uri, tls, review.to_string());
     let answer = match timeout(hook.timeout, exchange).await {
         Ok(answer) => answer.map_err(not_posted)?,
