@@ -134,14 +134,37 @@ impl Shell {
             return Err(WriteError::Outdated(key));
         }
         if is_ours {
-            self.answered::<V>(found);
-            return Ok(());
+            return self.label_again::<V>(found, wanted).await;
         }
         Err(WriteError::Taken {
             kind: kind_of::<V>(),
             key,
             holder: holder(&found),
         })
+    }
+
+    /// Gives an object of ours its labels back. Without them the watch does not show it, so it looked like missing.
+    async fn label_again<V: Affects>(&self, found: V::Object, wanted: &V::Object) -> Result<(), WriteError> {
+        let key = ObjectKey::of(found.meta());
+        let unreadable = |error: serde_json::Error| WriteError::Failed(format!("{key}: {error}"));
+        let stored = serde_json::to_value(&found).map_err(unreadable)?;
+        let mended = merged(
+            stored.clone(),
+            serde_json::to_value(wanted).map_err(unreadable)?,
+            Content::Fixed,
+        );
+        if mended["metadata"] == stored["metadata"] {
+            self.answered::<V>(found);
+            return Ok(());
+        }
+        let patch = json!({"metadata": {
+            "labels": mended["metadata"]["labels"],
+            "annotations": mended["metadata"]["annotations"],
+            "resourceVersion": found.resource_version(),
+        }});
+        let api = self.api::<V>(&key.namespace);
+        let answer = api.patch(&key.name, &parameters(), &Patch::Merge(patch)).await;
+        self.merged_answer::<V>(&key, answer)
     }
 
     /// Makes the stored object be `wanted`; what others wrote into its metadata stays.

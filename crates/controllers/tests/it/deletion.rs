@@ -185,3 +185,25 @@ async fn what_only_carries_our_labels_is_not_ours() {
     assert_eq!(left, ["stranger"]);
     world.get::<ConfigMap>("w-0").await;
 }
+
+/// Without its labels a clique is not shown by the watch; it is found by its name, known by its owner, and mended.
+#[tokio::test(start_paused = true)]
+async fn labels_that_somebody_takes_away_come_back() {
+    let world = running(Minimum::One, 10).await;
+    let before = world.uids_of("w-").await;
+    let labels =
+        json!({"app.kubernetes.io/part-of": null, "app.kubernetes.io/managed-by": null, "grove.io/podgang": null});
+    world
+        .merge::<PodClique>("w-0-pc-a", json!({"metadata": {"labels": labels}}))
+        .await;
+    world
+        .eventually("the labels are back", async |world| {
+            let clique = world.get::<PodClique>("w-0-pc-a").await;
+            let has = |label: &str, value: &str| clique.labels().get(label).is_some_and(|found| found == value);
+            has("app.kubernetes.io/part-of", "w") && has("grove.io/podgang", "w-0")
+        })
+        .await;
+    world.settle().await;
+    assert_eq!(world.uids_of("w-").await, before, "no pod was touched");
+    assert_eq!(world.ready().await, 10);
+}

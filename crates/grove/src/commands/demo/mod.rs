@@ -53,7 +53,17 @@ pub(crate) fn run(args: &Args) -> ExitCode {
         Ok(runtime) => runtime,
         Err(error) => return exit::usage(Err(error)),
     };
-    match runtime.block_on(tell(args)) {
+    let told = runtime.block_on(async {
+        // From the first moment on: whoever ends it early leaves no credentials behind either.
+        tokio::select! {
+            told = tell(args) => told,
+            stopped = exit::told_to_stop() => match args.once {
+                true => Err(anyhow!("told to stop")),
+                false => stopped,
+            },
+        }
+    });
+    match told {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("the demo did not come to its end: {}", exit::one_line(error));

@@ -80,7 +80,7 @@ async fn gangs(client: &Client, set: &str) -> Result<Vec<String>> {
             .filter_map(|node| racks.get(*node).map(String::as_str))
             .collect();
         let racks: Vec<&str> = racks.into_iter().collect();
-        format!("gang {name:<24} {:>2} pods in {}", nodes.len(), racks.join(", "))
+        format!("gang {name:<26} {:>2} pods in {}", nodes.len(), racks.join(", "))
     };
     Ok(gangs.iter().map(line).collect())
 }
