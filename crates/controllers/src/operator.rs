@@ -76,6 +76,8 @@ impl Operator {
         let foreign = ForeignKind::ALL.map(|kind| self.watch_foreign(kind, &mut synced));
         let watches = watches.into_iter().chain(foreign);
         tokio::select! {
+            // In this order every time: a run can be repeated.
+            biased;
             _ = join_all(watches) => {}
             () = events::publish(&self.shell.client, &mut notices, || self.shell.now()) => {}
             () = self.work(synced, &stop) => {}
@@ -141,9 +143,11 @@ impl Operator {
                     sender.send_replace(true);
                     continue;
                 }
+                let feed = feed::<V>(&shell, watcher::Config::default());
                 tokio::select! {
-                    () = feed::<V>(&shell, watcher::Config::default()).run(&sender, seen, |unreadable| report(&shell, &unreadable)) => {}
+                    biased;
                     _ = shell.served.changed(api, known.as_ref()) => {}
+                    () = feed.run(&sender, seen, |unreadable| report(&shell, &unreadable)) => {}
                 }
             }
         })
@@ -183,8 +187,9 @@ impl Operator {
                     store: store.clone(),
                 };
                 tokio::select! {
-                    () = feed.run(&sender, seen, |unreadable| report(&shell, &unreadable)) => {}
+                    biased;
                     _ = shell.served.changed(api, known.as_ref()) => {}
+                    () = feed.run(&sender, seen, |unreadable| report(&shell, &unreadable)) => {}
                 }
             }
         })

@@ -12,7 +12,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use grove_api::config::{self, OperatorConfiguration, Overrides};
-use grove_api::{PodClique, PodCliqueScalingGroup, PodCliqueSet, PodGang, crds};
+use grove_api::{ClusterTopology, PodClique, PodCliqueScalingGroup, PodCliqueSet, PodGang, crds};
 use grove_controllers::{Operator, Settings, StartError};
 use grove_simcluster::{Cluster, FleetOptions, NodeSpec, User};
 use k8s_openapi::NamespaceResourceScope;
@@ -397,6 +397,10 @@ impl World {
     }
 
     async fn print(&self) {
+        let topologies = Api::<ClusterTopology>::all(self.client.clone());
+        for topology in topologies.list(&ListParams::default()).await.expect("a list") {
+            eprintln!("topology {}: {:?}", topology.name_any(), topology.status);
+        }
         for (name, set) in self.list::<PodCliqueSet>().await {
             eprintln!("set {name}: {:?}", set.status);
         }
