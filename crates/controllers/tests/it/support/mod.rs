@@ -32,8 +32,9 @@ use waiter::Waiter;
 
 pub(crate) const NAMESPACE: &str = "default";
 pub(crate) const OPERATOR: &str = "system:serviceaccount:grove-system:grove-operator";
-/// Virtual time after which something that should happen has not.
-const PATIENCE: Duration = Duration::from_secs(600);
+/// Virtual time after which something that should happen has not. A watch that a fault has frozen is given up after five
+/// minutes, and the next one may be frozen too.
+const PATIENCE: Duration = Duration::from_secs(6 * 3600);
 /// Virtual time without a write after which nothing more is under way: more than any step of a fake kubelet takes.
 const QUIET: Duration = Duration::from_secs(3);
 

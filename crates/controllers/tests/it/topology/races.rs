@@ -35,7 +35,10 @@ async fn world_with(seed: u64, configuration: &str) -> World {
     let mut world = World::without_operator(seed, two_racks()).await;
     world.launch(configuration).await.unwrap();
     let operator = Match::any().user(OPERATOR);
-    world.cluster.faults().mix(Mix::of_everything(operator, FAULTS));
+    world
+        .cluster
+        .faults()
+        .mix(Mix::of_everything(operator, FAULTS).webhook_down(0.0));
     world
 }
 
