@@ -39,6 +39,9 @@ static UID: LazyLock<Regex> = LazyLock::new(|| {
 static TOLD: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(r#"Invalid value: ("(?:[^"\\]|\\.)*")"#).expect("a constant pattern"));
 
+/// The age of an object in a printed table: how many seconds a case has taken so far.
+static AGE: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"^\d+[sm]$").expect("a constant pattern"));
+
 #[derive(Debug, Default)]
 pub(crate) struct Normalizer {
     /// What each uid, revision and drawn name is called, in the order in which they came.
@@ -88,6 +91,12 @@ impl Normalizer {
         }
         if fields.get("status").is_some_and(|status| status == "Failure") {
             sort_causes(fields);
+        }
+        if let Some(Value::Array(cells)) = fields.get_mut("cells") {
+            cells
+                .iter_mut()
+                .filter(|cell| is_age(cell))
+                .for_each(|cell| *cell = json!("<age>"));
         }
         // Owners are named by their uid in the keys of managed fields.
         for key in fields
@@ -164,6 +173,10 @@ impl Normalizer {
             _ => found[0].to_owned(),
         }
     }
+}
+
+fn is_age(cell: &Value) -> bool {
+    cell.as_str().is_some_and(|text| AGE.is_match(text))
 }
 
 fn is_bookmark(event: &Map<String, Value>) -> bool {
