@@ -19,9 +19,9 @@ use kube::{Resource, ResourceExt};
 
 use crate::key::Key;
 use crate::kinds::{KeptPod, Kind, View, set_shelf};
-use crate::runtime::{Change, ObjectKey};
 use crate::served::ForeignKind;
 use crate::topology;
+use grove_runtime::{Change, ObjectKey};
 
 /// A kind whose changes concern others.
 pub(crate) trait Affects: Kind + Sized {

@@ -12,10 +12,10 @@ use kube::api::{Api, Patch, PatchParams, PostParams};
 use kube::core::DynamicObject;
 use kube::{Resource, ResourceExt};
 
-use crate::runtime::{ObjectKey, Stamp};
 use crate::served::{ForeignKind, OptionalApi};
 use crate::shell::Shell;
 use crate::write::{FIELD_MANAGER, WriteError};
+use grove_runtime::{ObjectKey, Stamp};
 
 /// An object of another scheduler, or why there can be none.
 type GangResource = Result<Option<DynamicObject>, String>;

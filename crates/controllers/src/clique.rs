@@ -21,10 +21,10 @@ use serde_json::json;
 
 use crate::key::Key;
 use crate::kinds::{KeptPod, set_shelf};
-use crate::runtime::{ObjectKey, Outcome};
 use crate::shell::{Shell, Surroundings};
 use crate::write::{self, WriteError, in_parallel};
 use crate::{backends, events};
+use grove_runtime::{ObjectKey, Outcome};
 
 const CLAIM_ERROR: &str = "ERR_CREATE_RESOURCE_CLAIM";
 const DELETE_POD_ERROR: &str = "ERR_DELETE_POD";

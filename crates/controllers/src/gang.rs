@@ -24,9 +24,9 @@ use serde_json::json;
 
 use crate::backends;
 use crate::key::Key;
-use crate::runtime::{ObjectKey, Outcome};
 use crate::shell::{Shell, Surroundings};
 use crate::write::{self, WriteError};
+use grove_runtime::{ObjectKey, Outcome};
 
 const WRITE_ERROR: &str = "ERR_SYNC_PODGANG";
 

@@ -7,7 +7,7 @@ use grove_topology::TopologyKind;
 use grove_workload::names::index_label;
 use kube::core::ObjectMeta;
 
-use crate::runtime::ObjectKey;
+use grove_runtime::ObjectKey;
 
 /// One thing to look at. A set is looked at in parts, so that a change costs what it touches and not what there is.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -25,8 +25,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::key::Key;
-use crate::runtime::{ObjectKey, Shelf, Store};
 use crate::served::ForeignKind;
+use grove_runtime::{ObjectKey, Shelf, Store};
 
 /// A kind of object that is kept in a [`Store`].
 pub(crate) trait Kind: Send + Sync + 'static {

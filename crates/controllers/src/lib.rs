@@ -18,7 +18,6 @@ mod key;
 mod kinds;
 mod operator;
 mod replica;
-pub mod runtime;
 mod served;
 mod set;
 mod shell;

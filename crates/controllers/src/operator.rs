@@ -27,10 +27,10 @@ use crate::affected::{Affects, all_of_foreign, of_foreign};
 use crate::events::{self, Notice};
 use crate::key::Key;
 use crate::kinds::KeptPod;
-use crate::runtime::{Change, Feed, Outcome, Unreadable};
 use crate::served::{ForeignKind, OptionalApi};
 use crate::shell::{Settings, Shell};
 use crate::{clique, gang, group, replica, set, topology};
+use grove_runtime::{Change, Feed, Outcome, Unreadable};
 
 type Watching = Pin<Box<dyn Future<Output = ()> + Send>>;
 

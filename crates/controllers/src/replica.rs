@@ -15,9 +15,9 @@ use serde_json::json;
 use crate::events::Notice;
 use crate::key::Key;
 use crate::kinds::set_shelf;
-use crate::runtime::{ObjectKey, Outcome};
 use crate::shell::{Shell, Surroundings};
 use crate::write::{self, WriteError, in_parallel};
+use grove_runtime::{ObjectKey, Outcome};
 
 const WRITE_ERROR: &str = "ERR_SYNC_REPLICA";
 const TERMINATE_ERROR: &str = "ERR_GANG_TERMINATION";

@@ -15,7 +15,7 @@ use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Client, ResourceExt};
 use tokio::sync::watch;
 
-use crate::runtime::Backoff;
+use grove_runtime::Backoff;
 
 /// An API that can be missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -24,9 +24,9 @@ use crate::events;
 use crate::key::Key;
 use crate::kinds::set_shelf;
 use crate::replica;
-use crate::runtime::{ObjectKey, Outcome};
 use crate::shell::{Facts, Shell, Surroundings};
 use crate::write::{self, WriteError};
+use grove_runtime::{ObjectKey, Outcome};
 
 const WRITE_ERROR: &str = "ERR_SYNC_PODCLIQUESET";
 

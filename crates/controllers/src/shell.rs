@@ -24,8 +24,8 @@ use crate::affected::Affects;
 use crate::events::Notice;
 use crate::key::Key;
 use crate::kinds::{KeptPod, View, set_shelf};
-use crate::runtime::{Change, ObjectKey, Queue};
 use crate::served::ServedApis;
+use grove_runtime::{Change, ObjectKey, Queue};
 
 /// The most requests that are under way at once.
 const WRITES_IN_FLIGHT_MAX: usize = 64;

@@ -20,11 +20,11 @@ use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams, Preconditions
 use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
 
-use crate::runtime::Backoff;
 use crate::served::{ForeignKind, OptionalApi, served_version};
 use crate::shell::Settings;
 use crate::topology::backend::{NOT_SERVED, Writer};
 use crate::write::FIELD_MANAGER;
+use grove_runtime::Backoff;
 
 /// How long errors that may pass are borne.
 const PATIENCE_SECS: i64 = 60;

@@ -18,8 +18,8 @@ use tokio::sync::SemaphorePermit;
 
 use crate::affected::Affects;
 use crate::kinds::Kind;
-use crate::runtime::{ObjectKey, Outcome, Stamp};
 use crate::shell::Shell;
+use grove_runtime::{ObjectKey, Outcome, Stamp};
 
 /// The name under which fields are written.
 pub(crate) const FIELD_MANAGER: &str = "grove-operator";

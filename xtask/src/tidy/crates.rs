@@ -10,19 +10,29 @@ use super::Finding;
 use crate::root;
 
 /// What each crate may use of the others. A new crate takes its place here first.
-const MAY_USE: [(&str, &[&str]); 13] = [
+const MAY_USE: [(&str, &[&str]); 14] = [
     ("grove-api", &[]),
     ("grove-topology", &["grove-api"]),
     ("grove-workload", &["grove-api", "grove-topology"]),
     ("grove-placement", &[]),
     ("grove-plancheck", &[]),
     ("grove-simcluster", &["grove-api"]),
+    ("grove-runtime", &[]),
     ("grove-admission", &["grove-api", "grove-topology", "grove-workload"]),
     (
         "grove-controllers",
-        &["grove-api", "grove-topology", "grove-workload", "grove-placement"],
+        &[
+            "grove-api",
+            "grove-runtime",
+            "grove-topology",
+            "grove-workload",
+            "grove-placement",
+        ],
     ),
-    ("grove-scheduler", &["grove-api", "grove-topology", "grove-placement"]),
+    (
+        "grove-scheduler",
+        &["grove-api", "grove-runtime", "grove-topology", "grove-placement"],
+    ),
     ("grove-dynamo", &["grove-api", "grove-topology", "grove-workload"]),
     ("grove-e2e", &[]),
     (

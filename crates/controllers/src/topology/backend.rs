@@ -8,10 +8,10 @@ use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams, Preconditions
 use kube::core::DynamicObject;
 use kube::{Client, ResourceExt};
 
-use crate::runtime::{ObjectKey, Outcome, Stamp};
 use crate::served::{ForeignKind, OptionalApi};
 use crate::shell::Shell;
 use crate::write::FIELD_MANAGER;
+use grove_runtime::{ObjectKey, Outcome, Stamp};
 
 /// What a failed step says where a backend's API is not there. It is looked for again when its definition appears.
 pub(crate) const NOT_SERVED: &str = "API not available";

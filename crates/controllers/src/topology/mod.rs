@@ -20,9 +20,9 @@ use serde_json::json;
 use crate::affected::Affects;
 use crate::key::Key;
 use crate::kinds::{Kind, View};
-use crate::runtime::{ObjectKey, Outcome};
 use crate::shell::Shell;
 use crate::write::{self, WriteError};
+use grove_runtime::{ObjectKey, Outcome};
 
 /// Sets that are read at once: a thousand are below 20 MB.
 const SETS_PER_PAGE: u32 = 500;

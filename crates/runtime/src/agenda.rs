@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::Backoff;
+use crate::Backoff;
 
 /// The keys that are due, that will be due, and that are being worked on.
 #[derive(Debug)]

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use kube::core::ObjectMeta;
 
-use super::ObjectKey;
+use crate::ObjectKey;
 
 /// Which object, and which revision of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -11,7 +11,7 @@ use tokio::task::{Id, JoinSet};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::{Agenda, Backoff};
+use crate::{Agenda, Backoff};
 
 /// How a look at an object ended.
 #[derive(Clone, Debug, PartialEq, Eq)]

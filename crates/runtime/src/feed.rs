@@ -15,8 +15,8 @@ use kube::{Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 
-use super::store::{Change, Stamp, Store};
-use super::{Backoff, ObjectKey};
+use crate::store::{Change, Stamp, Store};
+use crate::{Backoff, ObjectKey};
 
 /// An object that cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
