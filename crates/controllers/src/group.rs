@@ -13,12 +13,12 @@ use kube::ResourceExt;
 use kube::api::{Api, ListParams};
 use serde_json::json;
 
-use crate::events::{self, Notice};
+use crate::events;
 use crate::key::Key;
 use crate::kinds::set_shelf;
 use crate::shell::{Shell, Surroundings};
 use crate::write::{self, WriteError, in_parallel};
-use grove_runtime::{ObjectKey, Outcome};
+use grove_runtime::{Notice, ObjectKey, Outcome};
 
 const WRITE_ERROR: &str = "ERR_SYNC_SCALING_GROUP";
 

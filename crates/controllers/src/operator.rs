@@ -24,13 +24,13 @@ use tokio::sync::{Mutex, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::affected::{Affects, all_of_foreign, of_foreign};
-use crate::events::{self, Notice};
 use crate::key::Key;
 use crate::kinds::KeptPod;
 use crate::served::{ForeignKind, OptionalApi};
 use crate::shell::{Settings, Shell};
+use crate::write::FIELD_MANAGER;
 use crate::{clique, gang, group, replica, set, topology};
-use grove_runtime::{Change, Feed, Outcome, Unreadable};
+use grove_runtime::{Change, Feed, Notice, Outcome, Unreadable};
 
 type Watching = Pin<Box<dyn Future<Output = ()> + Send>>;
 
@@ -79,7 +79,7 @@ impl Operator {
             // In this order every time: a run can be repeated.
             biased;
             _ = join_all(watches) => {}
-            () = events::publish(&self.shell.client, &mut notices, || self.shell.now()) => {}
+            () = grove_runtime::publish(&self.shell.client, FIELD_MANAGER, &mut notices, || self.shell.now()) => {}
             () = self.work(synced, &stop) => {}
         }
     }

@@ -12,12 +12,11 @@ use kube::api::{Api, ListParams};
 use kube::{Resource, ResourceExt};
 use serde_json::json;
 
-use crate::events::Notice;
 use crate::key::Key;
 use crate::kinds::set_shelf;
 use crate::shell::{Shell, Surroundings};
 use crate::write::{self, WriteError, in_parallel};
-use grove_runtime::{ObjectKey, Outcome};
+use grove_runtime::{Notice, ObjectKey, Outcome};
 
 const WRITE_ERROR: &str = "ERR_SYNC_REPLICA";
 const TERMINATE_ERROR: &str = "ERR_GANG_TERMINATION";

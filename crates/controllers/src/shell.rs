@@ -21,11 +21,10 @@ use tokio::sync::mpsc::UnboundedSender;
 use tokio::time::Instant;
 
 use crate::affected::Affects;
-use crate::events::Notice;
 use crate::key::Key;
 use crate::kinds::{KeptPod, View, set_shelf};
 use crate::served::ServedApis;
-use grove_runtime::{Change, ObjectKey, Queue};
+use grove_runtime::{Change, Notice, ObjectKey, Queue};
 
 /// The most requests that are under way at once.
 const WRITES_IN_FLIGHT_MAX: usize = 64;

@@ -14,6 +14,7 @@ mod agenda;
 mod backoff;
 mod feed;
 mod key;
+mod notice;
 mod queue;
 mod store;
 
@@ -21,5 +22,6 @@ pub use agenda::Agenda;
 pub use backoff::Backoff;
 pub use feed::{Feed, Unreadable};
 pub use key::ObjectKey;
+pub use notice::{Notice, publish};
 pub use queue::{Outcome, Queue};
 pub use store::{Change, Shelf, Stamp, Store};
