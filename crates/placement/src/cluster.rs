@@ -65,10 +65,26 @@ impl Cluster {
         self.ledger.name(resource)
     }
 
-    /// Adds a topology over the nodes, those that exist and those to come.
-    pub fn add_topology(&mut self, spec: TopologySpec) -> TopologyId {
+    /// Adds a topology over the nodes, those that exist and those to come; one of the same name is replaced.
+    pub fn set_topology(&mut self, spec: TopologySpec) -> TopologyId {
+        match self.topology(&spec.name) {
+            Some(known) if self.trees[known.0 as usize].spec == spec => known,
+            Some(known) => {
+                self.trees[known.0 as usize] = self.grow_tree(spec);
+                self.judge_all_again();
+                known
+            }
+            None => {
+                let tree = self.grow_tree(spec);
+                self.trees.push(tree);
+                TopologyId(self.trees.len() as u32 - 1)
+            }
+        }
+    }
+
+    /// The tree of a topology over the nodes that exist.
+    fn grow_tree(&self, spec: TopologySpec) -> Tree {
         let mut tree = Tree::new(spec);
-        let id = TopologyId(self.trees.len() as u32);
         for _ in self.ledger.resources() {
             tree.push_resource();
         }
@@ -76,19 +92,23 @@ impl Cluster {
             tree.push_node();
             if self.present[node as usize] {
                 tree.link(node, &self.nodes[node as usize].labels);
-            }
-        }
-        self.trees.push(tree);
-        for node in 0..self.nodes.len() as u32 {
-            for resource in self.ledger.resources() {
-                let free = self.ledger.free(node, resource);
-                let tree = &mut self.trees[id.0 as usize];
-                if tree.is_linked(node) {
-                    tree.shift_free(node, resource.0, 0, free);
+                for resource in self.ledger.resources() {
+                    tree.shift_free(node, resource.0, 0, self.ledger.free(node, resource));
                 }
             }
         }
-        id
+        tree
+    }
+
+    /// A tree was replaced: rules may look at it, and all that was counted in it is void.
+    fn judge_all_again(&mut self) {
+        for index in 0..self.rule_sets.len() {
+            let judge = |node| self.judge(&self.rule_sets[index].rules, node);
+            self.rule_sets[index].verdicts = (0..self.nodes.len() as u32).map(judge).collect();
+        }
+        for shape in &mut self.shapes {
+            *shape = ShapeState::new(std::mem::take(&mut shape.requests), shape.rule_set);
+        }
     }
 
     pub fn topology(&self, name: &str) -> Option<TopologyId> {
@@ -134,6 +154,16 @@ impl Cluster {
 
     pub fn node_name(&self, node: NodeId) -> &str {
         &self.nodes[node.0 as usize].name
+    }
+
+    pub fn traits(&self, node: NodeId) -> &Traits {
+        &self.nodes[node.0 as usize]
+    }
+
+    /// Sorts nodes so that those of one domain come one after the other.
+    pub fn place_order(&self, topology: TopologyId, node: NodeId) -> (Vec<u32>, NodeId) {
+        let tree = self.trees.get(topology.0 as usize);
+        (tree.map_or(Vec::new(), |tree| tree.path(node.0).to_vec()), node)
     }
 
     pub fn nodes(&self) -> impl Iterator<Item = NodeId> + '_ {
@@ -219,7 +249,7 @@ impl Cluster {
             copy.resource(self.ledger.name(resource));
         }
         for tree in &self.trees {
-            copy.add_topology(tree.spec.clone());
+            copy.set_topology(tree.spec.clone());
         }
         for node in 0..self.nodes.len() as u32 {
             let mut traits = self.nodes[node as usize].clone();

@@ -133,8 +133,7 @@ impl Rules {
         {
             return Verdict::SelectorMismatch;
         }
-        let term_holds = |term: &Vec<Requirement>| !term.is_empty() && term.iter().all(|part| part.holds(node));
-        if !self.affinity.is_empty() && !self.affinity.iter().any(term_holds) {
+        if !self.affinity_holds(node) {
             return Verdict::AffinityMismatch;
         }
         if self
@@ -148,6 +147,12 @@ impl Rules {
             return Verdict::OutsideTopology;
         }
         Verdict::Eligible
+    }
+
+    /// Whether a term of the node affinity holds, or there is none.
+    pub fn affinity_holds(&self, node: &Traits) -> bool {
+        let term_holds = |term: &Vec<Requirement>| !term.is_empty() && term.iter().all(|part| part.holds(node));
+        self.affinity.is_empty() || self.affinity.iter().any(term_holds)
     }
 
     /// The first taint of a node that the pods do not tolerate.

@@ -10,12 +10,13 @@ use super::Finding;
 use crate::root;
 
 /// What each crate may use of the others. A new crate takes its place here first.
-const MAY_USE: [(&str, &[&str]); 14] = [
+const MAY_USE: [(&str, &[&str]); 15] = [
     ("grove-api", &[]),
     ("grove-topology", &["grove-api"]),
     ("grove-workload", &["grove-api", "grove-topology"]),
     ("grove-placement", &[]),
     ("grove-plancheck", &[]),
+    ("grove-kubeplace", &["grove-api", "grove-topology", "grove-placement"]),
     ("grove-simcluster", &["grove-api"]),
     ("grove-runtime", &[]),
     ("grove-admission", &["grove-api", "grove-topology", "grove-workload"]),
@@ -27,11 +28,18 @@ const MAY_USE: [(&str, &[&str]); 14] = [
             "grove-topology",
             "grove-workload",
             "grove-placement",
+            "grove-kubeplace",
         ],
     ),
     (
         "grove-scheduler",
-        &["grove-api", "grove-runtime", "grove-topology", "grove-placement"],
+        &[
+            "grove-api",
+            "grove-runtime",
+            "grove-topology",
+            "grove-placement",
+            "grove-kubeplace",
+        ],
     ),
     ("grove-dynamo", &["grove-api", "grove-topology", "grove-workload"]),
     ("grove-e2e", &[]),
@@ -43,6 +51,7 @@ const MAY_USE: [(&str, &[&str]); 14] = [
             "grove-workload",
             "grove-placement",
             "grove-plancheck",
+            "grove-kubeplace",
             "grove-simcluster",
             "grove-admission",
             "grove-controllers",
@@ -54,12 +63,13 @@ const MAY_USE: [(&str, &[&str]); 14] = [
 ];
 
 /// Crates that decide and do nothing else.
-const PURE: [&str; 5] = [
+const PURE: [&str; 6] = [
     "grove-api",
     "grove-topology",
     "grove-workload",
     "grove-placement",
     "grove-plancheck",
+    "grove-kubeplace",
 ];
 
 /// With any of these a crate could wait, call somebody, or roll dice.

@@ -36,7 +36,7 @@ impl Instance {
             key: format!("bench/{word}"),
         };
         let levels = ["block", "rack", "host"].map(level).to_vec();
-        let topology = cluster.add_topology(TopologySpec {
+        let topology = cluster.set_topology(TopologySpec {
             name: "bench".to_owned(),
             levels,
             host: Some(2),

@@ -65,7 +65,7 @@ pub fn place_all(queue: &Queue, policy: Policy, budget: Budget) -> Vec<Result> {
         key: word.to_owned(),
     };
     let levels = ["zone", "block", "rack", "host"].map(level).to_vec();
-    let topology = cluster.add_topology(TopologySpec {
+    let topology = cluster.set_topology(TopologySpec {
         name: "queue".to_owned(),
         levels,
         host: Some(3),

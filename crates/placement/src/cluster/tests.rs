@@ -54,8 +54,8 @@ fn site(dice: &mut Dice) -> Site {
         host: None,
     };
     let topologies = vec![
-        cluster.add_topology(topology("deep", &["zone", "rack"])),
-        cluster.add_topology(topology("flat", &[])),
+        cluster.set_topology(topology("deep", &["zone", "rack"])),
+        cluster.set_topology(topology("flat", &[])),
     ];
     for node in 0..60 {
         let spec = spec(dice, node, resources);

@@ -23,7 +23,7 @@ impl Site {
             key: format!("example.com/{word}"),
         };
         let levels = ["block", "rack", "host"].map(level).to_vec();
-        let topology = cluster.add_topology(TopologySpec {
+        let topology = cluster.set_topology(TopologySpec {
             name: "site".to_owned(),
             levels,
             host: Some(2),

@@ -24,7 +24,7 @@ fn site(racks: usize, hosts: usize) -> Site {
         key: word.to_owned(),
     };
     let levels = ["rack", "host"].map(level).to_vec();
-    let topology = cluster.add_topology(TopologySpec {
+    let topology = cluster.set_topology(TopologySpec {
         name: "site".to_owned(),
         levels,
         host: Some(1),

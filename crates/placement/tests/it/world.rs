@@ -41,7 +41,7 @@ pub(crate) fn build(instance: &Instance) -> World {
         key: format!("key/{depth}"),
     };
     let levels: Vec<Level> = (1..=instance.levels + 1).map(level).collect();
-    let topology = cluster.add_topology(TopologySpec {
+    let topology = cluster.set_topology(TopologySpec {
         name: "t".to_owned(),
         levels,
         host: Some(instance.levels),

@@ -1,0 +1,86 @@
+//! Required pod anti-affinity: pods that must not share a host.
+//!
+//! A term that its own pods match is a resource of which every node has one: whoever holds or matches the term takes
+//! it. That covers the usual wish, one pod of a kind on each host, against pods that run and pods of the same gang.
+
+use std::collections::BTreeSet;
+
+use grove_api::topology::HOSTNAME_LABEL;
+use k8s_openapi::api::core::v1::{Pod, PodAffinityTerm};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
+
+use crate::selector::{Labels, matches};
+
+/// The label that every namespace has; others are not known here.
+const NAMESPACE_NAME: &str = "kubernetes.io/metadata.name";
+
+/// A term, with all that depends on the pod that states it filled in: equal terms mean the same pods.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Term {
+    pub(crate) key: String,
+    selector: LabelSelector,
+    namespaces: BTreeSet<String>,
+    namespace_selector: Option<LabelSelector>,
+}
+
+impl Term {
+    /// Whether the term speaks of a pod.
+    pub(crate) fn matches(&self, namespace: &str, labels: &Labels) -> bool {
+        let named = || Labels::from([(NAMESPACE_NAME.to_owned(), namespace.to_owned())]);
+        let selected = || {
+            self.namespace_selector
+                .as_ref()
+                .is_some_and(|selector| matches(selector, &named()))
+        };
+        (self.namespaces.contains(namespace) || selected()) && matches(&self.selector, labels)
+    }
+
+    pub(crate) fn is_by_host(&self) -> bool {
+        self.key == HOSTNAME_LABEL
+    }
+}
+
+/// The required anti-affinity terms of a pod.
+pub(crate) fn terms(pod: &Pod) -> Vec<Term> {
+    let affinity = pod.spec.as_ref().and_then(|spec| spec.affinity.as_ref());
+    let apart = affinity.and_then(|affinity| affinity.pod_anti_affinity.as_ref());
+    let required = apart.and_then(|apart| apart.required_during_scheduling_ignored_during_execution.as_ref());
+    let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
+    let none = Labels::new();
+    let labels = pod.metadata.labels.as_ref().unwrap_or(&none);
+    required
+        .into_iter()
+        .flatten()
+        .filter_map(|term| read(term, namespace, labels))
+        .collect()
+}
+
+/// A term without a selector speaks of no pod.
+fn read(term: &PodAffinityTerm, namespace: &str, labels: &Labels) -> Option<Term> {
+    let mut selector = term.label_selector.clone()?;
+    let keys = |keys: &Option<Vec<String>>| keys.clone().unwrap_or_default();
+    let same = keys(&term.match_label_keys).into_iter().map(|key| (key, "In"));
+    let other = keys(&term.mismatch_label_keys).into_iter().map(|key| (key, "NotIn"));
+    for (key, operator) in same.chain(other) {
+        let Some(value) = labels.get(&key) else { continue };
+        let requirement = LabelSelectorRequirement {
+            key,
+            operator: operator.to_owned(),
+            values: Some(vec![value.clone()]),
+        };
+        let expressions = selector.match_expressions.get_or_insert_default();
+        if !expressions.contains(&requirement) {
+            expressions.push(requirement);
+        }
+    }
+    let mut namespaces: BTreeSet<String> = term.namespaces.iter().flatten().cloned().collect();
+    if namespaces.is_empty() && term.namespace_selector.is_none() {
+        namespaces.insert(namespace.to_owned());
+    }
+    Some(Term {
+        key: term.topology_key.clone(),
+        selector,
+        namespaces,
+        namespace_selector: term.namespace_selector.clone(),
+    })
+}

@@ -1,0 +1,371 @@
+//! The engine's cluster, kept equal to what the API shows.
+//!
+//! Whoever watches hands over every object as it comes; nothing is read from here but through the engine. A pod takes
+//! its place from the moment it has a node, or is about to ([`Mirror::assume`]), until it has ended or is gone.
+
+use std::collections::BTreeMap;
+
+use grove_api::labels;
+use grove_api::podgang::NamespacedName;
+use grove_placement::{Amounts, Cluster, NodeId, Resource, Rules, Shape, TopologyId, TopologySpec};
+use grove_topology::Topology;
+use k8s_openapi::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim, Pod, PodSpec};
+
+use crate::apart::{self, Term};
+use crate::selector::Labels;
+use crate::unsupported::Unsupported;
+use crate::volumes::Volumes;
+use crate::{eligibility, node, ports, requests, topology};
+
+/// Namespace and name of a pod.
+pub type PodKey = NamespacedName;
+
+/// Gangs of one PodCliqueSet replica: namespace, set and index.
+pub(crate) type ReplicaKey = (String, String, String);
+
+/// A pod that holds a place on a node.
+#[derive(Debug)]
+struct Resident {
+    node: String,
+    /// `None` while the node is not known.
+    on: Option<NodeId>,
+    amounts: Amounts,
+    labels: Labels,
+    /// Only said by us so far, not by the API.
+    assumed: bool,
+}
+
+#[derive(Debug)]
+pub struct Mirror {
+    cluster: Cluster,
+    default_topology: String,
+    /// For gangs that use no topology.
+    bare: TopologyId,
+    topologies: BTreeMap<String, (TopologyId, TopologySpec)>,
+    residents: BTreeMap<PodKey, Resident>,
+    /// Residents whose node is not known, by name of the node.
+    homeless: BTreeMap<String, Vec<PodKey>>,
+    replicas: BTreeMap<ReplicaKey, Vec<PodKey>>,
+    terms: Vec<(Term, Resource)>,
+    volumes: Volumes,
+}
+
+/// The name of the topology without levels; no object can have it.
+const BARE: &str = "";
+
+impl Mirror {
+    /// A mirror of nothing yet. `default_topology` is the name of the topology of sets that name none.
+    pub fn new(default_topology: &str) -> Self {
+        let mut cluster = Cluster::new();
+        let bare = cluster.set_topology(TopologySpec {
+            name: BARE.to_owned(),
+            levels: Vec::new(),
+            host: None,
+        });
+        Mirror {
+            cluster,
+            default_topology: default_topology.to_owned(),
+            bare,
+            topologies: BTreeMap::new(),
+            residents: BTreeMap::new(),
+            homeless: BTreeMap::new(),
+            replicas: BTreeMap::new(),
+            terms: Vec::new(),
+            volumes: Volumes::default(),
+        }
+    }
+
+    pub fn cluster(&self) -> &Cluster {
+        &self.cluster
+    }
+
+    /// For solving, which brings counts up to date. Pods and nodes are changed through the mirror only.
+    pub fn cluster_mut(&mut self) -> &mut Cluster {
+        &mut self.cluster
+    }
+
+    /// Takes over a topology, new or changed.
+    pub fn set_topology(&mut self, topology: &Topology) {
+        let spec = topology::spec(topology);
+        let id = self.cluster.set_topology(spec.clone());
+        self.topologies.insert(spec.name.clone(), (id, spec));
+    }
+
+    /// No gang can use the topology any more.
+    pub fn remove_topology(&mut self, name: &str) {
+        self.topologies.remove(name);
+    }
+
+    pub fn set_node(&mut self, node: &Node) {
+        let spec = node::spec(&mut self.cluster, node);
+        let name = spec.traits.name.clone();
+        let id = self.cluster.set_node(spec);
+        for key in self.homeless.remove(&name).unwrap_or_default() {
+            let resident = self.residents.get_mut(&key);
+            if let Some(resident) = resident.filter(|resident| resident.on.is_none() && resident.node == name) {
+                self.cluster.take(id, &resident.amounts);
+                resident.on = Some(id);
+            }
+        }
+    }
+
+    /// The node is gone. Its pods keep their places until they are gone too, should the node return.
+    pub fn remove_node(&mut self, name: &str) {
+        if let Some(id) = self.cluster.node(name) {
+            self.cluster.remove_node(id);
+        }
+    }
+
+    /// Takes over a pod, new or changed.
+    pub fn set_pod(&mut self, pod: &Pod) {
+        let key = key(pod);
+        let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
+        match node.filter(|node| !node.is_empty()) {
+            _ if has_ended(pod) => self.remove_pod(&key),
+            Some(node) => self.settle(pod, node, false),
+            // A bind that is under way is older news to the API than to us.
+            None if self.residents.get(&key).is_some_and(|resident| resident.assumed) => {}
+            None => self.remove_pod(&key),
+        }
+    }
+
+    /// The pod is about to be bound to a node: it holds its place there until the API says otherwise or it is removed.
+    pub fn assume(&mut self, pod: &Pod, node: &str) {
+        self.settle(pod, node, true);
+    }
+
+    /// The pod is gone, or is not going to be bound after all.
+    pub fn remove_pod(&mut self, key: &PodKey) {
+        let Some(resident) = self.residents.remove(key) else {
+            return;
+        };
+        if let Some(on) = resident.on {
+            self.cluster.give_back(on, &resident.amounts);
+        }
+        if let Some(replica) = replica_of(&key.namespace, &resident.labels)
+            && let Some(members) = self.replicas.get_mut(&replica)
+        {
+            members.retain(|member| member != key);
+            if members.is_empty() {
+                self.replicas.remove(&replica);
+            }
+        }
+    }
+
+    pub fn set_claim(&mut self, claim: &PersistentVolumeClaim) {
+        self.volumes.set_claim(claim);
+    }
+
+    pub fn remove_claim(&mut self, namespace: &str, name: &str) {
+        self.volumes.remove_claim(namespace, name);
+    }
+
+    pub fn set_volume(&mut self, volume: &PersistentVolume) {
+        self.volumes.set_volume(volume);
+    }
+
+    pub fn remove_volume(&mut self, name: &str) {
+        self.volumes.remove_volume(name);
+    }
+
+    /// The node that a pod holds a place on.
+    pub fn node_of(&self, pod: &PodKey) -> Option<&str> {
+        self.residents.get(pod).map(|resident| resident.node.as_str())
+    }
+
+    fn settle(&mut self, pod: &Pod, node: &str, assumed: bool) {
+        let key = key(pod);
+        let labels = pod.metadata.labels.clone().unwrap_or_default();
+        for term in apart::terms(pod) {
+            if term.is_by_host() && term.matches(&key.namespace, &labels) {
+                self.resource_of(term);
+            }
+        }
+        let amounts = self.amounts(pod, &labels);
+        if let Some(known) = self.residents.get_mut(&key)
+            && (known.node.as_str(), &known.amounts, &known.labels) == (node, &amounts, &labels)
+        {
+            known.assumed &= assumed;
+            return;
+        }
+        self.remove_pod(&key);
+        let on = self.cluster.node(node);
+        match on {
+            Some(on) => self.cluster.take(on, &amounts),
+            None => self.homeless.entry(node.to_owned()).or_default().push(key.clone()),
+        }
+        if let Some(replica) = replica_of(&key.namespace, &labels) {
+            self.replicas.entry(replica).or_default().push(key.clone());
+        }
+        let resident = Resident {
+            node: node.to_owned(),
+            on,
+            amounts,
+            labels,
+            assumed,
+        };
+        self.residents.insert(key, resident);
+    }
+
+    /// All that a pod takes on its node.
+    fn amounts(&mut self, pod: &Pod, labels: &Labels) -> Amounts {
+        let mut amounts: Vec<(Resource, u64)> = Vec::new();
+        for (name, amount) in requests::of_pod(pod) {
+            amounts.push((self.cluster.resource(&name), amount));
+        }
+        amounts.extend(self.port_amounts(pod.spec.as_ref()));
+        let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
+        let own = apart::terms(pod);
+        for (term, resource) in &self.terms {
+            if term.matches(namespace, labels) || own.contains(term) {
+                amounts.push((*resource, 1));
+            }
+        }
+        amounts.into_iter().collect()
+    }
+
+    fn port_amounts(&mut self, spec: Option<&PodSpec>) -> Vec<(Resource, u64)> {
+        let claims = spec.map(ports::claims).unwrap_or_default();
+        let claims = claims.into_iter().map(|claim| {
+            let resource = self.cluster.resource_everywhere(&claim.resource, claim.everywhere);
+            (resource, claim.amount)
+        });
+        claims.collect()
+    }
+
+    /// The resource that stands for a term; a new one is taken at once by the pods that it speaks of.
+    fn resource_of(&mut self, term: Term) -> Resource {
+        if let Some((_, resource)) = self.terms.iter().find(|(known, _)| *known == term) {
+            return *resource;
+        }
+        let resource = self
+            .cluster
+            .resource_everywhere(&format!("apart/{}", self.terms.len()), 1);
+        let one: Amounts = [(resource, 1)].into_iter().collect();
+        for (key, resident) in &mut self.residents {
+            if !term.matches(&key.namespace, &resident.labels) {
+                continue;
+            }
+            resident.amounts = resident.amounts.iter().chain(one.iter()).collect();
+            if let Some(on) = resident.on {
+                self.cluster.take(on, &one);
+            }
+        }
+        self.terms.push((term, resource));
+        resource
+    }
+
+    /// The shape of a pod that waits for a place; `inside` keeps it on nodes of a topology.
+    pub(crate) fn shape(&mut self, pod: &Pod, inside: Option<TopologyId>) -> Result<Shape, Unsupported> {
+        let Some(spec) = &pod.spec else {
+            return Ok(Shape::default());
+        };
+        self.check(pod, spec)?;
+        let labels = pod.metadata.labels.clone().unwrap_or_default();
+        let requests = self.amounts(pod, &labels);
+        let mut rules = eligibility::rules(spec);
+        rules.inside = inside;
+        rules.allowed_nodes = self.reached_by_volumes(pod);
+        Ok(Shape { requests, rules })
+    }
+
+    fn check(&mut self, pod: &Pod, spec: &PodSpec) -> Result<(), Unsupported> {
+        if spec.resource_claims.as_ref().is_some_and(|claims| !claims.is_empty()) {
+            return Err(Unsupported::ResourceClaims);
+        }
+        let affinity = spec
+            .affinity
+            .as_ref()
+            .and_then(|affinity| affinity.pod_affinity.as_ref());
+        let required =
+            affinity.and_then(|affinity| affinity.required_during_scheduling_ignored_during_execution.as_ref());
+        if required.is_some_and(|terms| !terms.is_empty()) {
+            return Err(Unsupported::PodAffinity);
+        }
+        let mut spread = spec.topology_spread_constraints.iter().flatten();
+        if let Some(hard) = spread.find(|constraint| constraint.when_unsatisfiable == "DoNotSchedule") {
+            let key = hard.topology_key.clone();
+            return Err(Unsupported::TopologySpread { key });
+        }
+        let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
+        let labels = pod.metadata.labels.clone().unwrap_or_default();
+        for term in apart::terms(pod) {
+            if !term.is_by_host() || !term.matches(namespace, &labels) {
+                return Err(Unsupported::AntiAffinity { key: term.key });
+            }
+            self.resource_of(term);
+        }
+        Ok(())
+    }
+
+    /// The only nodes that a pod's volumes can be used on, if they say so.
+    fn reached_by_volumes(&self, pod: &Pod) -> Option<Vec<String>> {
+        let reach = self.volumes.of_pod(pod);
+        if reach.is_empty() {
+            return None;
+        }
+        let allows = |rules: &Rules, node: NodeId| rules.affinity_holds(self.cluster.traits(node));
+        let rules: Vec<Rules> = reach
+            .into_iter()
+            .map(|terms| Rules {
+                affinity: terms.clone(),
+                ..Rules::default()
+            })
+            .collect();
+        let nodes = self
+            .cluster
+            .nodes()
+            .filter(|node| rules.iter().all(|rules| allows(rules, *node)));
+        Some(nodes.map(|node| self.cluster.node_name(node).to_owned()).collect())
+    }
+
+    /// A topology by name, or the one of gangs that name none.
+    pub(crate) fn topology(&self, name: Option<&str>) -> Option<(TopologyId, Option<&TopologySpec>)> {
+        match name {
+            Some(name) => self.topologies.get(name).map(|(id, spec)| (*id, Some(spec))),
+            None => {
+                let default = self.topologies.get(&self.default_topology);
+                Some(default.map_or((self.bare, None), |(id, spec)| (*id, Some(spec))))
+            }
+        }
+    }
+
+    pub(crate) fn is_default_topology(&self, name: &str) -> bool {
+        self.default_topology == name
+    }
+
+    pub(crate) fn resident_node(&self, pod: &PodKey) -> Option<NodeId> {
+        self.residents.get(pod).and_then(|resident| resident.on)
+    }
+
+    /// Where the pods of a PodCliqueSet replica sit, those of one gang left out.
+    pub(crate) fn nodes_of_replica(&self, replica: &ReplicaKey, except_gang: &str) -> Vec<NodeId> {
+        let members = self.replicas.get(replica).into_iter().flatten();
+        let residents = members.filter_map(|key| self.residents.get(key));
+        let others =
+            residents.filter(|resident| resident.labels.get(labels::PODGANG).map(String::as_str) != Some(except_gang));
+        let mut nodes: Vec<NodeId> = others.filter_map(|resident| resident.on).collect();
+        nodes.sort_unstable();
+        nodes.dedup();
+        nodes
+    }
+}
+
+pub(crate) fn key(pod: &Pod) -> PodKey {
+    PodKey {
+        namespace: pod.metadata.namespace.clone().unwrap_or_default(),
+        name: pod.metadata.name.clone().unwrap_or_default(),
+    }
+}
+
+pub(crate) fn replica_of(namespace: &str, labels: &Labels) -> Option<ReplicaKey> {
+    let set = labels.get(labels::PART_OF)?;
+    let index = labels.get(labels::PCS_REPLICA_INDEX)?;
+    Some((namespace.to_owned(), set.clone(), index.clone()))
+}
+
+/// A pod that has ended holds nothing; one that is being deleted does, until it is gone.
+pub(crate) fn has_ended(pod: &Pod) -> bool {
+    let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+    matches!(phase, Some("Succeeded" | "Failed"))
+}

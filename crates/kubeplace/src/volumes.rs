@@ -1,0 +1,71 @@
+//! The nodes that a pod's volumes can be used on.
+//!
+//! A claim that is bound names a volume, and the volume may say which nodes reach it. A claim that is not bound yet, or
+//! not known here, restricts nothing: its volume is made where the pod goes.
+
+use std::collections::BTreeMap;
+
+use grove_placement::Requirement;
+use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
+
+use crate::eligibility::terms;
+
+/// Claims and volumes as far as they bind pods to nodes.
+#[derive(Debug, Default)]
+pub(crate) struct Volumes {
+    /// Name of the volume, by namespace and name of the claim.
+    claims: BTreeMap<(String, String), String>,
+    /// By name of the volume; any one of the terms must hold.
+    reach: BTreeMap<String, Vec<Vec<Requirement>>>,
+}
+
+impl Volumes {
+    pub(crate) fn set_claim(&mut self, claim: &PersistentVolumeClaim) {
+        let key = key(&claim.metadata.namespace, &claim.metadata.name);
+        let volume = claim.spec.as_ref().and_then(|spec| spec.volume_name.clone());
+        match volume.filter(|name| !name.is_empty()) {
+            Some(volume) => self.claims.insert(key, volume),
+            None => self.claims.remove(&key),
+        };
+    }
+
+    pub(crate) fn remove_claim(&mut self, namespace: &str, name: &str) {
+        self.claims.remove(&(namespace.to_owned(), name.to_owned()));
+    }
+
+    pub(crate) fn set_volume(&mut self, volume: &PersistentVolume) {
+        let name = volume.metadata.name.clone().unwrap_or_default();
+        let affinity = volume.spec.as_ref().and_then(|spec| spec.node_affinity.as_ref());
+        match affinity.and_then(|affinity| affinity.required.as_ref()) {
+            Some(required) => self.reach.insert(name, terms(&required.node_selector_terms)),
+            None => self.reach.remove(&name),
+        };
+    }
+
+    pub(crate) fn remove_volume(&mut self, name: &str) {
+        self.reach.remove(name);
+    }
+
+    /// What the volumes of a pod ask of its node, one list of terms for each volume that asks for something.
+    pub(crate) fn of_pod(&self, pod: &Pod) -> Vec<&Vec<Vec<Requirement>>> {
+        let volumes = pod.spec.iter().flat_map(|spec| &spec.volumes).flatten();
+        let claims = volumes.filter_map(|volume| {
+            let named = volume
+                .persistent_volume_claim
+                .as_ref()
+                .map(|claim| claim.claim_name.clone());
+            // A claim that is made for the pod is named after both.
+            let own = || {
+                let pod = pod.metadata.name.as_deref().unwrap_or_default();
+                volume.ephemeral.as_ref().map(|_| format!("{pod}-{}", volume.name))
+            };
+            named.or_else(own)
+        });
+        let volume_of = |claim: String| self.claims.get(&key(&pod.metadata.namespace, &Some(claim)));
+        claims.filter_map(|claim| self.reach.get(volume_of(claim)?)).collect()
+    }
+}
+
+fn key(namespace: &Option<String>, name: &Option<String>) -> (String, String) {
+    (namespace.clone().unwrap_or_default(), name.clone().unwrap_or_default())
+}
