@@ -6,6 +6,8 @@ use std::time::Duration;
 use futures::FutureExt;
 use grove_simcluster::{Cluster, FleetOptions, NodeSpec};
 use serde_json::{Value, json};
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use crate::support::*;
@@ -204,6 +206,120 @@ async fn a_node_that_comes_back_in_time_keeps_its_pods() {
     cluster.fleet().up("n1");
     until(&cluster, &format!("{PODS}/a"), is_ready).await;
     tokio::time::sleep(Duration::from_secs(1000)).await;
+    assert!(is_ready(&get(&cluster, &format!("{PODS}/a")).await));
+}
+
+fn with_init(name: &str) -> Value {
+    let mut sent = pod(name, "1");
+    sent["spec"]["initContainers"] = json!([{"name": "init", "image": "i"}]);
+    sent
+}
+
+/// Init containers that run for real and never end; the receiver hears of each one that begins, and can tell whether
+/// it still runs.
+fn endless_inits() -> (FleetOptions, UnboundedReceiver<oneshot::Sender<()>>) {
+    let (begun, begins) = unbounded_channel();
+    let runner: grove_simcluster::InitRunner = Arc::new(move |_, _| {
+        let (held, alive) = oneshot::channel::<()>();
+        begun.send(held).ok()?;
+        Some(async move { alive.await.map_or(1, |()| 0) }.boxed())
+    });
+    let options = FleetOptions {
+        init_runner: Some(runner),
+        start_delay: Duration::from_secs(10),
+        ..FleetOptions::default()
+    };
+    (options, begins)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_was_away_for_a_moment_starts_a_pod_once() {
+    let (options, mut begins) = endless_inits();
+    let cluster = Cluster::builder().nodes([NodeSpec::new("n1")]).fleet(options).start();
+    post(&cluster, PODS, &with_init("a")).await;
+    let accepted = |answer: &Answer| answer.body["status"]["startTime"].is_string();
+    until(&cluster, &format!("{PODS}/a"), accepted).await;
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    cluster.fleet().down("n1");
+    cluster.fleet().up("n1");
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert!(begins.try_recv().is_ok() && begins.try_recv().is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_init_container_ends_with_its_pod_and_with_its_node() {
+    let (options, mut begins) = endless_inits();
+    let cluster = Cluster::builder().nodes([NodeSpec::new("n1")]).fleet(options).start();
+    post(&cluster, PODS, &with_init("a")).await;
+    let mut first = begins.recv().await.unwrap();
+    cluster.fleet().down("n1");
+    first.closed().await;
+    cluster.fleet().up("n1");
+    let mut second = begins.recv().await.unwrap();
+    delete(&cluster, &format!("{PODS}/a"), &Value::Null).await;
+    second.closed().await;
+    until_gone(&cluster, &format!("{PODS}/a")).await;
+    // Another pod of that name begins anew.
+    post(&cluster, PODS, &with_init("a")).await;
+    begins.recv().await.unwrap().send(()).unwrap();
+    until(&cluster, &format!("{PODS}/a"), is_ready).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_crash_is_not_forgotten_while_the_node_is_down() {
+    let cluster = two_nodes();
+    post(&cluster, PODS, &pod("a", "1")).await;
+    until(&cluster, &format!("{PODS}/a"), is_ready).await;
+    cluster.fleet().exit("default", "a", "c", 1);
+    until(&cluster, &format!("{PODS}/a"), |answer| !is_ready(answer)).await;
+    cluster.fleet().down("n1");
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    cluster.fleet().exit("default", "a", "c", 1);
+    cluster.fleet().up("n1");
+    let back = until(&cluster, &format!("{PODS}/a"), is_ready).await.body;
+    let status = &back["status"]["containerStatuses"][0];
+    assert_eq!((&status["restartCount"], &status["started"]), (&json!(1), &json!(true)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_outage_has_its_own_five_minutes() {
+    let cluster = two_nodes();
+    post(&cluster, PODS, &pod("a", "1")).await;
+    until(&cluster, &format!("{PODS}/a"), is_ready).await;
+    cluster.fleet().down("n1");
+    tokio::time::sleep(Duration::from_secs(100)).await;
+    cluster.fleet().up("n1");
+    until(&cluster, &format!("{PODS}/a"), is_ready).await;
+    tokio::time::sleep(Duration::from_secs(200)).await;
+    let start = Instant::now();
+    cluster.fleet().down("n1");
+    let evicted = |answer: &Answer| answer.body["metadata"]["deletionTimestamp"].is_string();
+    until(&cluster, &format!("{PODS}/a"), evicted).await;
+    assert_eq!(start.elapsed().as_secs(), 340);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_is_bound_to_a_lost_node_leaves_it_too() {
+    let cluster = two_nodes();
+    cluster.fleet().down("n1");
+    let lost = |answer: &Answer| condition(&answer.body, "Ready") == "Unknown";
+    until(&cluster, "/api/v1/nodes/n1", lost).await;
+    let mut bound = pod("a", "1");
+    bound["spec"]["nodeName"] = json!("n1");
+    post(&cluster, PODS, &bound).await;
+    let evicted = |answer: &Answer| answer.body["metadata"]["deletionTimestamp"].is_string();
+    until(&cluster, &format!("{PODS}/a"), evicted).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_is_made_again_keeps_its_pods() {
+    let cluster = two_nodes();
+    post(&cluster, PODS, &pod("a", "1")).await;
+    until(&cluster, &format!("{PODS}/a"), is_ready).await;
+    delete(&cluster, "/api/v1/nodes/n1", &Value::Null).await;
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    cluster.fleet().add(NodeSpec::new("n1"));
+    tokio::time::sleep(Duration::from_secs(100)).await;
     assert!(is_ready(&get(&cluster, &format!("{PODS}/a")).await));
 }
 

@@ -1,9 +1,10 @@
 //! The fleet: fake nodes and the kubelets on them.
 //!
-//! One task runs all nodes. It follows the writes, keeps a queue of what is due when, and changes pods by the steps of
-//! `pod`; a step that finds the world changed (pod replaced, node down) does nothing. A node that the fleet did not
+//! One task runs all nodes. It follows the writes, keeps an `agenda` of what is due when, and changes pods by the steps
+//! of `pod`; a step that finds the world changed (pod replaced, node down) does nothing. A node that the fleet did not
 //! make is left alone: somebody else runs it.
 
+mod agenda;
 mod node;
 mod pod;
 mod run;
@@ -21,8 +22,9 @@ use crate::store::Key;
 pub use node::NodeSpec;
 pub(in crate::behaviour) use node::tolerates;
 
-/// Runs an init container for real: gets the pod and the container, and gives the exit code when it is done. `None`
-/// leaves the container to the fleet, for which it succeeds after [`FleetOptions::init_time`].
+/// Runs an init container for real: gets the pod and the container, and gives the exit code when it is done. The
+/// future is dropped when the pod is deleted or its node goes down. `None` leaves the container to the fleet, for which
+/// it succeeds after [`FleetOptions::init_time`].
 pub type InitRunner = Arc<dyn Fn(&Value, &Value) -> Option<BoxFuture<'static, i64>> + Send + Sync>;
 
 /// How fast fake nodes are.
@@ -83,7 +85,7 @@ impl Fleet {
         self.send(Command::Add(node));
     }
 
-    /// Stops a node without a word: 40 seconds later the control plane gives it up.
+    /// Stops a node and all that runs on it without a word: 40 seconds later the control plane gives it up.
     pub fn down(&self, node: &str) {
         self.send(Command::SetUp {
             node: node.to_owned(),
@@ -99,7 +101,8 @@ impl Fleet {
         });
     }
 
-    /// Ends a container of a running pod with an exit code; the pod's restart policy decides what follows.
+    /// Ends a container of a running pod with an exit code; the pod's restart policy decides what follows. On a node
+    /// that is down nothing happens: there is nobody to tell of it.
     pub fn exit(&self, namespace: &str, pod: &str, container: &str, code: i64) {
         self.send(Command::Exit {
             pod: Key::new(namespace, pod),

@@ -212,6 +212,18 @@ pub(super) fn restarted(pod: &mut Value, container: &str, now: Timestamp) {
     ready(pod, now);
 }
 
+/// A kubelet has come back to a pod that ran: it knows nothing of pauses, and starts what had crashed.
+pub(super) fn resumed(pod: &mut Value, now: Timestamp) {
+    let statuses = pod["status"]["containerStatuses"].as_array_mut();
+    for status in statuses.into_iter().flatten() {
+        if status["state"]["waiting"].is_object() {
+            status["state"] = running(now);
+            status["started"] = json!(true);
+        }
+    }
+    ready(pod, now);
+}
+
 /// Counts a restart; the pause doubles with each.
 fn back_off(status: &mut Value, code: i64, now: Timestamp) -> u64 {
     let restarts = status["restartCount"].as_u64().unwrap_or(0);

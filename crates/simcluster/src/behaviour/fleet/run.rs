@@ -8,8 +8,10 @@ use futures::stream::{FuturesUnordered, StreamExt};
 use serde::Deserialize;
 use serde_json::Value;
 use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until};
 
+use super::agenda::{Agenda, Due, Run, Step};
 use super::pod::Outcome;
 use super::{Command, FleetOptions, node, pod};
 use crate::behaviour::{Actor, Writes};
@@ -21,8 +23,6 @@ use crate::user::User;
 
 /// How long a silent node counts as alive.
 const NODE_GRACE: Duration = Duration::from_secs(40);
-/// Longest time that anything is put off.
-const DELAY_MAX: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 /// How long pods of a node that is gone are kept.
 const LOST_NODE_GRACE: Duration = Duration::from_secs(40);
 
@@ -33,78 +33,45 @@ pub(super) async fn run(actor: Actor, options: FleetOptions, writes: Writes, com
         options,
         nodes: BTreeMap::new(),
         pods: BTreeMap::new(),
-        due: BTreeMap::new(),
-        sequence: 0,
-        runs: FuturesUnordered::new(),
+        agenda: Agenda::default(),
+        runs: 0,
+        inits: FuturesUnordered::new(),
         addresses: 0,
     };
     state.run(writes, commands).await;
 }
 
 /// A pod on one of the fleet's nodes.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 struct Seen {
     uid: String,
     node: String,
     /// Whether its deletion is under way.
     stopping: bool,
+    run: Run,
+    /// Holds the init container that runs for real: it ends when this is dropped.
+    init: Option<oneshot::Sender<()>>,
 }
 
-/// Something that will happen.
-#[derive(Clone, Debug)]
-enum Due {
-    /// The next step of a pod's start: this init container, or (one past the last) its containers.
-    Start {
-        pod: Key,
-        uid: String,
-        init: usize,
-    },
-    InitEnds {
-        pod: Key,
-        uid: String,
-        init: usize,
-        code: i64,
-    },
-    Ready {
-        pod: Key,
-        uid: String,
-    },
-    Restart {
-        pod: Key,
-        uid: String,
-        container: String,
-    },
-    Stop {
-        pod: Key,
-        uid: String,
-    },
-    /// The control plane gives the node up.
-    NodeLost {
-        node: String,
-        since: Instant,
-    },
-    /// The pod may not stay on the lost node any longer.
-    Evict {
-        pod: Key,
-        uid: String,
-    },
-    /// The pod's node is gone.
-    Collect {
-        pod: Key,
-        uid: String,
-    },
+/// A node that does not answer.
+#[derive(Clone, Copy, Debug)]
+struct Outage {
+    since: Instant,
+    /// Whether the control plane has given the node up.
+    is_lost: bool,
 }
 
 struct State {
     actor: Actor,
     options: FleetOptions,
-    /// Our nodes: `None` is up, else since when it is down.
-    nodes: BTreeMap<String, Option<Instant>>,
+    /// Our nodes, and which of them are down.
+    nodes: BTreeMap<String, Option<Outage>>,
     pods: BTreeMap<Key, Seen>,
-    due: BTreeMap<(Instant, u64), Due>,
-    sequence: u64,
-    /// Init containers that run for real.
-    runs: FuturesUnordered<BoxFuture<'static, Due>>,
+    agenda: Agenda,
+    /// How many runs there have been.
+    runs: u64,
+    /// Init containers that run for real; `None` is one that was cancelled.
+    inits: FuturesUnordered<BoxFuture<'static, Option<Due>>>,
     addresses: u32,
 }
 
@@ -120,7 +87,7 @@ impl State {
     async fn run(mut self, mut writes: Writes, mut commands: UnboundedReceiver<Command>) {
         let (pods, nodes) = (pods(), nodes());
         loop {
-            let next = self.due.keys().next().map(|(at, _)| *at);
+            let next = self.agenda.next();
             tokio::select! {
                 biased;
                 command = commands.recv() => match command {
@@ -133,9 +100,13 @@ impl State {
                     Some(_) => {}
                     None => return,
                 },
-                Some(due) = self.runs.next(), if !self.runs.is_empty() => self.act(due).await,
+                Some(due) = self.inits.next(), if !self.inits.is_empty() => {
+                    if let Some(due) = due {
+                        self.act(due).await;
+                    }
+                }
                 () = sleep_until(next.unwrap_or_else(Instant::now)), if next.is_some() => {
-                    if let Some((_, due)) = self.due.pop_first() {
+                    if let Some(due) = self.agenda.pop() {
                         self.act(due).await;
                     }
                 }
@@ -143,18 +114,10 @@ impl State {
         }
     }
 
-    fn after(&mut self, delay: Duration, due: Due) {
-        self.sequence += 1;
-        // What is further away than anybody waits must not overflow the clock.
-        let at = Instant::now() + delay.min(DELAY_MAX);
-        self.due.insert((at, self.sequence), due);
-    }
-
     async fn obey(&mut self, command: Command) {
-        let now = self.actor.server.clock.now();
         match command {
             Command::Add(spec) => {
-                self.nodes.insert(spec.name.clone(), None);
+                let now = self.actor.server.clock.now();
                 // Nodes report their own status; the API would drop it from a plain create.
                 let (object, key) = (spec.object(now), Key::new("", &spec.name));
                 self.actor.create(&nodes(), "", object.clone()).await;
@@ -163,50 +126,56 @@ impl State {
                     node::taint_by_condition(node, now);
                     true
                 });
+                self.nodes.insert(spec.name.clone(), None);
+                self.take_stock(&spec.name);
             }
             Command::SetUp { node, up } => self.set_up(&node, up),
-            Command::Exit {
-                pod: key,
-                container,
-                code,
-            } => {
-                let mut outcome = None;
-                self.actor.modify(&pods(), &key, |pod| {
-                    outcome = pod::exited(pod, &container, code, now);
-                    outcome.is_some()
-                });
-                if let (Some(Outcome::Restart { after_secs }), Some(seen)) = (outcome, self.pods.get(&key)) {
-                    let uid = seen.uid.clone();
-                    self.after(
-                        Duration::from_secs(after_secs),
-                        Due::Restart {
-                            pod: key,
-                            uid,
-                            container,
-                        },
-                    );
-                }
-            }
+            Command::Exit { pod, container, code } => self.exit(pod, container, code),
         }
     }
 
-    fn set_up(&mut self, name: &str, up: bool) {
-        let Some(down_since) = self.nodes.get_mut(name) else {
+    /// A container ends by itself. On a node that is down nothing runs that could.
+    fn exit(&mut self, key: Key, container: String, code: i64) {
+        let Some(seen) = self.pods.get(&key).filter(|seen| self.is_up(&seen.node)) else {
             return;
         };
-        if up == down_since.is_none() {
+        let (run, now) = (seen.run, self.actor.server.clock.now());
+        let mut outcome = None;
+        self.actor.modify(&pods(), &key, |pod| {
+            outcome = pod::exited(pod, &container, code, now);
+            outcome.is_some()
+        });
+        if let Some(Outcome::Restart { after_secs }) = outcome {
+            self.step_after(Duration::from_secs(after_secs), key, run, Step::Restart { container });
+        }
+    }
+
+    fn is_up(&self, node: &str) -> bool {
+        self.nodes.get(node).is_some_and(Option::is_none)
+    }
+
+    fn step_after(&mut self, delay: Duration, pod: Key, run: Run, step: Step) {
+        self.agenda.after(delay, Due::Step { pod, run, step });
+    }
+
+    fn next_run(&mut self) -> Run {
+        self.runs += 1;
+        Run(self.runs)
+    }
+
+    fn set_up(&mut self, name: &str, up: bool) {
+        let Some(outage) = self.nodes.get_mut(name) else {
+            return;
+        };
+        if up == outage.is_none() {
             return;
         }
-        let instant = Instant::now();
-        *down_since = (!up).then_some(instant);
+        let since = Instant::now();
+        *outage = (!up).then_some(Outage { since, is_lost: false });
         if !up {
-            return self.after(
-                NODE_GRACE,
-                Due::NodeLost {
-                    node: name.to_owned(),
-                    since: instant,
-                },
-            );
+            self.interrupt(name);
+            let node = name.to_owned();
+            return self.agenda.after(NODE_GRACE, Due::NodeLost { node, since });
         }
         let now = self.actor.server.clock.now();
         self.actor.modify(&nodes(), &Key::new("", name), |node| {
@@ -214,12 +183,27 @@ impl State {
             node::set_ready(node, now);
             *node != before
         });
-        // What was due while the node was down did not happen; its kubelet takes stock again.
-        for key in self.pods_on(name) {
+        self.take_stock(name);
+    }
+
+    /// The node's kubelet is gone, and with it whatever it was about to do.
+    fn interrupt(&mut self, node: &str) {
+        for key in self.pods_on(node) {
+            let run = self.next_run();
+            if let Some(seen) = self.pods.get_mut(&key) {
+                (seen.run, seen.init) = (run, None);
+            }
+        }
+    }
+
+    /// A kubelet that starts goes on from what it finds: what was due before has not happened.
+    fn take_stock(&mut self, node: &str) {
+        let now = self.actor.server.clock.now();
+        for key in self.pods_on(node) {
             self.pods.remove(&key);
             if let Some(pod) = self.actor.get(&pods(), &key) {
                 if pod["status"]["phase"] == "Running" && !metadata::is_terminating(&pod) {
-                    self.write(&key, |pod| pod::ready(pod, now));
+                    self.write(&key, |pod| pod::resumed(pod, now));
                 }
                 self.look_at(&key, &pod);
             }
@@ -244,9 +228,10 @@ impl State {
             });
         }
         if event.kind == EventKind::Deleted && self.nodes.remove(&event.key.name).is_some() {
-            for key in self.pods_on(&event.key.name) {
-                let uid = self.pods[&key].uid.clone();
-                self.after(LOST_NODE_GRACE, Due::Collect { pod: key, uid });
+            self.interrupt(&event.key.name);
+            for pod in self.pods_on(&event.key.name) {
+                let uid = self.pods[&pod].uid.clone();
+                self.agenda.after(LOST_NODE_GRACE, Due::Collect { pod, uid });
             }
         }
     }
@@ -273,36 +258,40 @@ impl State {
         }
     }
 
-    /// Starts what a pod on one of our nodes needs: its containers, or its end.
+    /// Begins what a pod on one of our nodes needs: its containers, or its end.
     fn look_at(&mut self, key: &Key, pod: &Value) {
         let node = pod["spec"]["nodeName"].as_str().unwrap_or_default();
-        let uid = metadata::text(pod, "uid");
-        if !self.nodes.contains_key(node) {
+        let Some(outage) = self.nodes.get(node).copied() else {
+            return;
+        };
+        let (uid, stopping) = (metadata::text(pod, "uid"), metadata::is_terminating(pod));
+        let known = |seen: &Seen| seen.uid == uid && seen.stopping == stopping;
+        if self.pods.get(key).is_some_and(known) {
             return;
         }
-        let known = self.pods.get(key).filter(|seen| seen.uid == uid);
-        let (is_new, was_stopping) = (known.is_none(), known.is_some_and(|seen| seen.stopping));
-        let stopping = metadata::is_terminating(pod);
+        let run = self.next_run();
         let seen = Seen {
             uid: uid.to_owned(),
             node: node.to_owned(),
             stopping,
+            run,
+            init: None,
         };
         self.pods.insert(key.clone(), seen);
-        if self.nodes[node].is_some() {
-            return;
-        }
-        let (key, uid) = (key.clone(), uid.to_owned());
-        if stopping {
-            if !was_stopping {
+        match outage {
+            Some(outage) if outage.is_lost && !stopping => self.evict_in_time(key, pod, outage.since),
+            Some(_) => {}
+            None if stopping => {
                 let grace = pod["metadata"]["deletionGracePeriodSeconds"].as_u64().unwrap_or(0);
                 let delay = self.options.stop_delay.min(Duration::from_secs(grace));
-                self.after(delay, Due::Stop { pod: key, uid });
+                self.step_after(delay, key.clone(), run, Step::Stop);
             }
-        } else if is_new && pod["status"]["phase"] == "Pending" {
-            let now = self.actor.server.clock.now();
-            self.write(&key, |pod| pod::accept(pod, now));
-            self.after(self.options.start_delay, Due::Start { pod: key, uid, init: 0 });
+            None if pod["status"]["phase"] == "Pending" => {
+                let now = self.actor.server.clock.now();
+                self.write(key, |pod| pod::accept(pod, now));
+                self.step_after(self.options.start_delay, key.clone(), run, Step::Start { init: 0 });
+            }
+            None => {}
         }
     }
 
@@ -315,92 +304,78 @@ impl State {
         });
     }
 
-    /// The pod, if it is still the same, on a node that is up, and not about to end.
-    fn live(&self, key: &Key, uid: &str) -> Option<Value> {
-        let seen = self.pods.get(key).filter(|seen| seen.uid == uid && !seen.stopping)?;
-        self.nodes.get(&seen.node).filter(|down| down.is_none())?;
-        self.actor.get(&pods(), key)
-    }
-
     async fn act(&mut self, due: Due) {
-        let now = self.actor.server.clock.now();
         match due {
-            Due::Start { pod, uid, init } => self.start(pod, uid, init),
-            Due::InitEnds { pod, uid, init, code } => self.end_init(pod, uid, init, code),
-            Due::Ready { pod, uid } => {
-                if self.live(&pod, &uid).is_some() {
-                    self.write(&pod, |pod| pod::ready(pod, now));
-                }
-            }
-            Due::Restart { pod, uid, container } => {
-                if self.live(&pod, &uid).is_some() {
-                    self.write(&pod, |pod| pod::restarted(pod, &container, now));
-                }
-            }
-            Due::Stop { pod, uid } => {
-                let up = |seen: &Seen| self.nodes.get(&seen.node).is_some_and(Option::is_none);
-                if self.pods.get(&pod).is_some_and(|seen| seen.uid == uid && up(seen)) {
-                    self.remove(&pod, uid).await;
+            Due::Step { pod, run, step } => {
+                if self.pods.get(&pod).is_some_and(|seen| seen.run == run) {
+                    self.take(pod, run, step).await;
                 }
             }
             Due::NodeLost { node, since } => self.lose(&node, since),
-            Due::Evict { pod, uid } => self.evict(&pod, uid).await,
-            Due::Collect { pod, uid } => self.remove(&pod, uid).await,
+            Due::Evict { pod, uid, since } => self.evict(&pod, uid, since).await,
+            Due::Collect { pod, uid } => {
+                let node = self.pods.get(&pod).map_or("", |seen| seen.node.as_str());
+                if !self.nodes.contains_key(node) {
+                    self.remove(&pod, uid).await;
+                }
+            }
         }
     }
 
-    fn start(&mut self, key: Key, uid: String, init: usize) {
-        let Some(object) = self.live(&key, &uid) else { return };
+    /// Takes a step of a run that nothing has interrupted.
+    async fn take(&mut self, key: Key, run: Run, step: Step) {
+        let now = self.actor.server.clock.now();
+        match step {
+            Step::Start { init } => self.start(key, run, init),
+            Step::InitEnds { init, code } => self.end_init(key, run, init, code),
+            Step::Ready => self.write(&key, |pod| pod::ready(pod, now)),
+            Step::Restart { container } => self.write(&key, |pod| pod::restarted(pod, &container, now)),
+            Step::Stop => {
+                let uid = self.pods[&key].uid.clone();
+                self.remove(&key, uid).await;
+            }
+        }
+    }
+
+    fn start(&mut self, key: Key, run: Run, init: usize) {
+        let Some(object) = self.actor.get(&pods(), &key) else {
+            return;
+        };
         let now = self.actor.server.clock.now();
         let Some(container) = object["spec"]["initContainers"].get(init) else {
             self.addresses += 1;
             let [_, b, c, d] = self.addresses.to_be_bytes();
             let ip = format!("10.{}.{c}.{d}", 128 | (b & 0x7f));
             self.write(&key, |pod| pod::started(pod, &ip, now));
-            return self.after(self.options.ready_delay, Due::Ready { pod: key, uid });
+            return self.step_after(self.options.ready_delay, key, run, Step::Ready);
         };
         self.write(&key, |pod| pod::init_started(pod, init, now));
         if pod::is_sidecar(container) {
-            return self.after(
-                Duration::ZERO,
-                Due::Start {
-                    pod: key,
-                    uid,
-                    init: init + 1,
-                },
-            );
+            return self.step_after(Duration::ZERO, key, run, Step::Start { init: init + 1 });
         }
-        let real = self
-            .options
-            .init_runner
-            .as_ref()
-            .and_then(|runner| runner(&object, container));
-        match real {
-            Some(run) => self.runs.push(Box::pin(async move {
-                let code = run.await;
-                Due::InitEnds {
-                    pod: key,
-                    uid,
-                    init,
-                    code,
-                }
-            })),
-            None => self.after(
-                self.options.init_time,
-                Due::InitEnds {
-                    pod: key,
-                    uid,
-                    init,
-                    code: 0,
-                },
-            ),
+        let runner = self.options.init_runner.as_ref();
+        match runner.and_then(|runner| runner(&object, container)) {
+            Some(real) => self.run_init(key, run, init, real),
+            None => self.step_after(self.options.init_time, key, run, Step::InitEnds { init, code: 0 }),
         }
     }
 
-    fn end_init(&mut self, key: Key, uid: String, init: usize, code: i64) {
-        if self.live(&key, &uid).is_none() {
-            return;
+    /// Runs an init container for real, until it ends or the run does.
+    fn run_init(&mut self, pod: Key, run: Run, init: usize, real: BoxFuture<'static, i64>) {
+        let (hold, released) = oneshot::channel();
+        if let Some(seen) = self.pods.get_mut(&pod) {
+            seen.init = Some(hold);
         }
+        self.inits.push(Box::pin(async move {
+            tokio::select! {
+                biased;
+                _ = released => None,
+                code = real => Some(Due::Step { pod, run, step: Step::InitEnds { init, code } }),
+            }
+        }));
+    }
+
+    fn end_init(&mut self, key: Key, run: Run, init: usize, code: i64) {
         let now = self.actor.server.clock.now();
         let mut outcome = Outcome::Ended;
         self.actor.modify(&pods(), &key, |pod| {
@@ -409,9 +384,9 @@ impl State {
         });
         match outcome {
             Outcome::Restart { after_secs } => {
-                self.after(Duration::from_secs(after_secs), Due::Start { pod: key, uid, init });
+                self.step_after(Duration::from_secs(after_secs), key, run, Step::Start { init });
             }
-            Outcome::Ended if code == 0 => self.start(key, uid, init + 1),
+            Outcome::Ended if code == 0 => self.start(key, run, init + 1),
             Outcome::Ended => {}
         }
     }
@@ -429,29 +404,37 @@ impl State {
     }
 
     fn lose(&mut self, name: &str, since: Instant) {
-        if self.nodes.get(name) != Some(&Some(since)) {
+        let outage = self.nodes.get_mut(name).and_then(Option::as_mut);
+        let Some(outage) = outage.filter(|outage| outage.since == since) else {
             return;
-        }
+        };
+        outage.is_lost = true;
         let now = self.actor.server.clock.now();
         self.actor.modify(&nodes(), &Key::new("", name), |node| {
             node::set_unknown(node, now);
             true
         });
         for key in self.pods_on(name) {
-            let Some(object) = self.actor.get(&pods(), &key) else {
-                continue;
-            };
-            self.write(&key, |pod| pod::unreachable(pod, now));
-            if let Some(secs) = node::tolerated_secs(&object) {
-                let uid = metadata::text(&object, "uid").to_owned();
-                self.after(Duration::from_secs(secs), Due::Evict { pod: key, uid });
+            if let Some(object) = self.actor.get(&pods(), &key) {
+                self.write(&key, |pod| pod::unreachable(pod, now));
+                self.evict_in_time(&key, &object, since);
             }
         }
     }
 
-    async fn evict(&mut self, key: &Key, uid: String) {
-        let lost = |seen: &Seen| self.nodes.get(&seen.node).is_some_and(Option::is_some);
-        if !self.pods.get(key).is_some_and(|seen| seen.uid == uid && lost(seen)) {
+    /// A pod on a lost node stays as long as it tolerates that.
+    fn evict_in_time(&mut self, key: &Key, pod: &Value, since: Instant) {
+        if let Some(secs) = node::tolerated_secs(pod) {
+            let (pod, uid) = (key.clone(), metadata::text(pod, "uid").to_owned());
+            self.agenda
+                .after(Duration::from_secs(secs), Due::Evict { pod, uid, since });
+        }
+    }
+
+    async fn evict(&mut self, key: &Key, uid: String, since: Instant) {
+        let outage = |seen: &Seen| self.nodes.get(&seen.node).copied().flatten();
+        let still = |seen: &Seen| seen.uid == uid && outage(seen).is_some_and(|outage| outage.since == since);
+        if !self.pods.get(key).is_some_and(still) {
             return;
         }
         let now = self.actor.server.clock.now();
