@@ -2,6 +2,7 @@
 //! nothing is found by looking again after a while.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use grove_api::podcliqueset::{PodCliqueSetStatus, PodCliqueSetUpdateProgress};
 use grove_api::{
@@ -60,7 +61,11 @@ impl Affects for PodCliqueSet {
         match turns(status(old).as_ref(), status(new).as_ref()) {
             Turns::Same => {}
             Turns::All => keys.extend(all_parts(&change.key, view)),
-            Turns::Of(replicas) => keys.extend(replicas.into_iter().flat_map(|r| parts(&change.key, r, view))),
+            Turns::Of(replicas) => keys.extend(
+                replicas
+                    .into_iter()
+                    .flat_map(|replica| parts_of(&change.key, replica, view)),
+            ),
         }
         keys
     }
@@ -97,23 +102,22 @@ fn turns(old: Option<&PodCliqueSetStatus>, new: Option<&PodCliqueSetStatus>) -> 
 }
 
 /// The cliques and scaling groups of one replica.
-fn parts(set: &ObjectKey, replica: i32, view: &View) -> Vec<Key> {
+fn parts_of(set: &ObjectKey, replica: i32, view: &View) -> Vec<Key> {
     let shelf = set_shelf(set);
-    let groups = view.groups.of_part(&shelf, replica);
-    let groups = groups.iter().map(|group| Key::Group(ObjectKey::of(&group.metadata)));
-    let cliques = view.cliques.of_part(&shelf, replica);
-    let cliques = cliques
-        .iter()
-        .map(|clique| Key::Clique(ObjectKey::of(&clique.metadata)));
-    groups.chain(cliques).collect()
+    parts(
+        &view.groups.of_part(&shelf, replica),
+        &view.cliques.of_part(&shelf, replica),
+    )
 }
 
 /// All cliques and scaling groups of a set.
 pub(crate) fn all_parts(set: &ObjectKey, view: &View) -> Vec<Key> {
     let shelf = set_shelf(set);
-    let groups = view.groups.of(&shelf);
+    parts(&view.groups.of(&shelf), &view.cliques.of(&shelf))
+}
+
+fn parts(groups: &[Arc<PodCliqueScalingGroup>], cliques: &[Arc<PodClique>]) -> Vec<Key> {
     let groups = groups.iter().map(|group| Key::Group(ObjectKey::of(&group.metadata)));
-    let cliques = view.cliques.of(&shelf);
     let cliques = cliques
         .iter()
         .map(|clique| Key::Clique(ObjectKey::of(&clique.metadata)));

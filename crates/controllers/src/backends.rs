@@ -8,13 +8,13 @@ use grove_api::{PodCliqueSet, PodGang};
 use grove_topology::{Topology, kai};
 use grove_workload::names::is_owned_by;
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::{Api, Patch, PatchParams, PostParams};
+use kube::api::{Api, Patch};
 use kube::core::DynamicObject;
 use kube::{Resource, ResourceExt};
 
 use crate::served::{ForeignKind, OptionalApi};
 use crate::shell::Shell;
-use crate::write::{FIELD_MANAGER, WriteError};
+use crate::write::{WriteError, creation, patching};
 use grove_runtime::{ObjectKey, Stamp};
 
 /// An object of another scheduler, or why there can be none.
@@ -84,14 +84,9 @@ pub(crate) async fn keep(shell: &Shell, resource: GangResource) -> Result<(), Wr
     let key = ObjectKey::of(desired.meta());
     let store = shell.view.foreign(kind);
     let api = Api::<DynamicObject>::namespaced_with(shell.client.clone(), &key.namespace, &kind.resource(&version));
+    let _permit = shell.permit().await;
     let answer = match store.get(&key) {
-        None => {
-            let parameters = PostParams {
-                field_manager: Some(FIELD_MANAGER.to_owned()),
-                ..PostParams::default()
-            };
-            api.create(&parameters, &desired).await
-        }
+        None => api.create(&creation(), &desired).await,
         Some(stored) if !is_ours(&desired, &stored) => {
             return Err(WriteError::Taken {
                 kind: kai::POD_GROUP_KIND.to_owned(),
@@ -101,10 +96,7 @@ pub(crate) async fn keep(shell: &Shell, resource: GangResource) -> Result<(), Wr
         }
         Some(stored) => match kai::pod_group_patch(&desired, &stored) {
             None => return Ok(()),
-            Some(patch) => {
-                api.patch(&key.name, &PatchParams::default(), &Patch::Merge(patch))
-                    .await
-            }
+            Some(patch) => api.patch(&key.name, &patching(), &Patch::Merge(patch)).await,
         },
     };
     let written = answer.map_err(|error| WriteError::new(&key, error))?;

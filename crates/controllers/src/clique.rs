@@ -22,7 +22,7 @@ use serde_json::json;
 use crate::key::Key;
 use crate::kinds::{KeptPod, set_shelf};
 use crate::shell::{Shell, Surroundings};
-use crate::write::{self, WriteError, in_parallel};
+use crate::write::{self, Report, WriteError, in_parallel};
 use crate::{backends, events};
 use grove_runtime::{ObjectKey, Outcome};
 
@@ -32,29 +32,18 @@ const GATE_ERROR: &str = "ERR_REMOVE_SCHEDULING_GATE";
 
 pub(crate) async fn look(shell: &Shell, key: &ObjectKey) -> Outcome {
     let Some(clique) = shell.view.cliques.get(key) else {
+        shell.forget(&Key::Clique(key.clone()));
         return Outcome::Settled;
     };
     if clique.metadata.deletion_timestamp.is_some() {
-        shell.forgive(uid(&*clique));
-        return release(shell, &clique).await;
+        // Its pods follow by their owner references.
+        let ours = labels::finalizer::PODCLIQUE;
+        return shell.release::<PodClique>(&clique, ours).await;
     }
     match Seen::of(shell, clique) {
         Some(seen) => seen.bring_in_order(shell).await,
         None => Outcome::Settled,
     }
-}
-
-/// Lets go of a clique that is being deleted: its pods follow by their owner references.
-async fn release(shell: &Shell, clique: &PodClique) -> Outcome {
-    let finalizers = clique.finalizers();
-    let ours = labels::finalizer::PODCLIQUE;
-    if !finalizers.iter().any(|finalizer| finalizer == ours) {
-        return Outcome::Settled;
-    }
-    let kept: Vec<&String> = finalizers.iter().filter(|finalizer| *finalizer != ours).collect();
-    let patch = json!({"metadata": {"finalizers": kept}});
-    let result = shell.merge::<PodClique>(clique, patch).await;
-    write::outcome(result.err().as_slice())
 }
 
 /// A clique and what its pods depend on.
@@ -99,7 +88,7 @@ impl Seen {
             // Progress goes before the deletions that it names: after a crash in between, it says what is going on.
             let status = status::clique_status(&expansion, clique, (&observed, &update), &[], shell.now());
             // The status that was written is seen at once, and looked at next.
-            let result = self.write_status(shell, &status).await;
+            let result = shell.write_status::<PodClique>(clique, &status).await;
             return write::outcome(result.err().as_slice());
         }
 
@@ -260,18 +249,14 @@ impl Seen {
     }
 
     async fn keep_status(&self, shell: &Shell, key: &Key, status: PodCliqueStatus) -> Outcome {
-        let Some(status) = status::unless_same(self.clique.status.as_ref(), status) else {
-            shell.status_settled(key);
-            return Outcome::Settled;
+        let stored = self.clique.status.as_ref();
+        let stored = stored.map(|status| status.last_errors.as_slice()).unwrap_or_default();
+        let report = Report {
+            is_waited_for: self.is_waited_for(&status),
+            notices: events::failures(&*self.clique, stored, &status.last_errors),
+            status,
         };
-        if let Some(wait) = shell.status_wait(key, self.is_waited_for(&status)) {
-            return Outcome::LookAgain(wait);
-        }
-        let stored = self.clique.status.iter().flat_map(|status| status.last_errors.clone());
-        let stored: Vec<_> = stored.collect();
-        shell.tell(events::failures(&*self.clique, &stored, &status.last_errors));
-        let result = self.write_status(shell, &status).await;
-        write::outcome(result.err().as_slice())
+        shell.keep_status::<PodClique>(key, &self.clique, report).await
     }
 
     /// Whether something can go on as soon as the status says so: scaled gangs, cliques that start later, an update.
@@ -286,11 +271,6 @@ impl Seen {
             || stored.last_errors != status.last_errors
             || (has_scaled_gangs && reaches(stored.scheduled_replicas, status.scheduled_replicas))
             || (is_ordered && reaches(stored.ready_replicas, status.ready_replicas))
-    }
-
-    async fn write_status(&self, shell: &Shell, status: &PodCliqueStatus) -> Result<(), WriteError> {
-        let (old, new) = (json!(self.clique.status), json!(status));
-        shell.write_status::<PodClique>(&self.clique, (old, new)).await
     }
 }
 

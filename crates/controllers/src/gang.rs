@@ -18,14 +18,12 @@ use grove_workload::gang::{self, Member, Members};
 use grove_workload::meta::uid;
 use grove_workload::names::{self, is_owned_by};
 use grove_workload::observed::ObservedPod;
-use grove_workload::status;
 use kube::ResourceExt;
-use serde_json::json;
 
 use crate::backends;
 use crate::key::Key;
 use crate::shell::{Shell, Surroundings};
-use crate::write::{self, WriteError};
+use crate::write::{self, Report, WriteError};
 use grove_runtime::{ObjectKey, Outcome};
 
 const WRITE_ERROR: &str = "ERR_SYNC_PODGANG";
@@ -47,6 +45,7 @@ pub(crate) async fn look(shell: &Shell, set: &ObjectKey, replica: i32, name: &st
     // One that should not be is deleted by the look at its replica.
     let Some(plan) = plans.iter().find(|plan| plan.name == name) else {
         shell.report(&key, vec![], &Key::Set(set.clone()));
+        shell.forget(&key);
         return Outcome::Settled;
     };
     let pods = pods_of(shell, live.cliques(), |clique| {
@@ -175,20 +174,15 @@ fn members<'a>(cliques: impl Iterator<Item = &'a PodClique>, pods: &'a Pods) -> 
 }
 
 async fn keep_status(shell: &Shell, key: &Key, gang: &PodGang, status: PodGangStatus) -> Outcome {
-    let Some(status) = status::unless_same(gang.status.as_ref(), status) else {
-        shell.status_settled(key);
-        return Outcome::Settled;
-    };
     let is_initialized = |status: Option<&PodGangStatus>| {
         status.is_some_and(|status| conditions::is_true(&status.conditions, INITIALIZED))
     };
     // Whoever places the gang waits for this one.
     let is_waited_for = is_initialized(gang.status.as_ref()) != is_initialized(Some(&status));
-    if let Some(wait) = shell.status_wait(key, is_waited_for) {
-        return Outcome::LookAgain(wait);
-    }
-    let result = shell
-        .write_status::<PodGang>(gang, (json!(gang.status), json!(status)))
-        .await;
-    write::outcome(result.err().as_slice())
+    let report = Report {
+        status,
+        is_waited_for,
+        notices: vec![],
+    };
+    shell.keep_status::<PodGang>(key, gang, report).await
 }

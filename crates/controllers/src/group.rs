@@ -11,23 +11,25 @@ use grove_workload::status;
 use grove_workload::update;
 use kube::ResourceExt;
 use kube::api::{Api, ListParams};
-use serde_json::json;
 
 use crate::events;
 use crate::key::Key;
 use crate::kinds::set_shelf;
 use crate::shell::{Shell, Surroundings};
-use crate::write::{self, WriteError, in_parallel};
+use crate::write::{self, Report, WriteError, in_parallel};
 use grove_runtime::{Notice, ObjectKey, Outcome};
 
 const WRITE_ERROR: &str = "ERR_SYNC_SCALING_GROUP";
 
 pub(crate) async fn look(shell: &Shell, key: &ObjectKey) -> Outcome {
     let Some(group) = shell.view.groups.get(key) else {
+        shell.forget(&Key::Group(key.clone()));
         return Outcome::Settled;
     };
     if group.metadata.deletion_timestamp.is_some() {
-        return release(shell, &group).await;
+        // Its cliques follow by their owner references.
+        let ours = labels::finalizer::SCALING_GROUP;
+        return shell.release::<PodCliqueScalingGroup>(&group, ours).await;
     }
     let Some(Key::Replica(set, replica)) = Key::replica_of(&group.metadata) else {
         return Outcome::Settled;
@@ -38,22 +40,6 @@ pub(crate) async fn look(shell: &Shell, key: &ObjectKey) -> Outcome {
         }
         _ => Outcome::Settled,
     }
-}
-
-/// Lets go of a group that is being deleted: its cliques follow by their owner references.
-async fn release(shell: &Shell, group: &PodCliqueScalingGroup) -> Outcome {
-    let ours = labels::finalizer::SCALING_GROUP;
-    if !group.finalizers().iter().any(|finalizer| finalizer == ours) {
-        return Outcome::Settled;
-    }
-    let kept: Vec<&String> = group
-        .finalizers()
-        .iter()
-        .filter(|finalizer| *finalizer != ours)
-        .collect();
-    let patch = json!({"metadata": {"finalizers": kept}});
-    let result = shell.merge::<PodCliqueScalingGroup>(group, patch).await;
-    write::outcome(result.err().as_slice())
 }
 
 async fn bring_in_order(shell: &Shell, group: &PodCliqueScalingGroup, around: &Surroundings, replica: i32) -> Outcome {
@@ -68,7 +54,7 @@ async fn bring_in_order(shell: &Shell, group: &PodCliqueScalingGroup, around: &S
     if progresses && !update.delete.is_empty() {
         // Progress goes before the deletions that it names.
         let status = status::group_status(&expansion, group, (&around.cliques, &update), &[], now);
-        let result = write_status(shell, group, &status).await;
+        let result = shell.write_status::<PodCliqueScalingGroup>(group, &status).await;
         return write::outcome(result.err().as_slice());
     }
     let mut errors = write_children(shell, group, around).await;
@@ -152,26 +138,11 @@ async fn keep_status(
     group: &PodCliqueScalingGroup,
     status: PodCliqueScalingGroupStatus,
 ) -> Outcome {
-    let Some(status) = status::unless_same(group.status.as_ref(), status) else {
-        shell.status_settled(key);
-        return Outcome::Settled;
-    };
     let stored = group.status.clone().unwrap_or_default();
-    let is_waited_for = stored.update_progress != status.update_progress || stored.last_errors != status.last_errors;
-    if let Some(wait) = shell.status_wait(key, is_waited_for) {
-        return Outcome::LookAgain(wait);
-    }
-    shell.tell(events::failures(group, &stored.last_errors, &status.last_errors));
-    let result = write_status(shell, group, &status).await;
-    write::outcome(result.err().as_slice())
-}
-
-async fn write_status(
-    shell: &Shell,
-    group: &PodCliqueScalingGroup,
-    status: &PodCliqueScalingGroupStatus,
-) -> Result<(), WriteError> {
-    shell
-        .write_status::<PodCliqueScalingGroup>(group, (json!(group.status), json!(status)))
-        .await
+    let report = Report {
+        is_waited_for: stored.update_progress != status.update_progress || stored.last_errors != status.last_errors,
+        notices: events::failures(group, &stored.last_errors, &status.last_errors),
+        status,
+    };
+    shell.keep_status::<PodCliqueScalingGroup>(key, group, report).await
 }

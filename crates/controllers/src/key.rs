@@ -27,6 +27,14 @@ pub enum Key {
 }
 
 impl Key {
+    /// Whether this is the set, or a part of it that has no status of its own: what goes wrong there, the set tells.
+    pub(crate) fn belongs_to(&self, set: &ObjectKey) -> bool {
+        match self {
+            Self::Set(other) | Self::Replica(other, _) | Self::Gang(other, _, _) => other == set,
+            Self::Group(_) | Self::Clique(_) | Self::Topology(..) => false,
+        }
+    }
+
     /// The set that a managed object belongs to, by its labels.
     pub(crate) fn set_of(meta: &ObjectMeta) -> Option<ObjectKey> {
         let name = meta.labels.as_ref()?.get(labels::PART_OF)?;

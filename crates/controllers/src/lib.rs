@@ -16,6 +16,7 @@ mod gang;
 mod group;
 mod key;
 mod kinds;
+mod merge;
 mod operator;
 mod replica;
 mod served;

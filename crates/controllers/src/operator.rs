@@ -194,11 +194,6 @@ impl Operator {
             }
         })
     }
-
-    /// Whether there is nothing to do now.
-    pub fn is_idle(&self) -> bool {
-        self.shell.queue.is_idle()
-    }
 }
 
 const MANAGED: Option<(&str, &str)> = Some((labels::MANAGED_BY, labels::MANAGED_BY_OPERATOR));
@@ -229,9 +224,6 @@ fn report(shell: &Shell, unreadable: &Unreadable) {
         uid,
         reason,
     } = unreadable;
-    if !shell.is_newly_unreadable(uid, reason) {
-        return;
-    }
     tracing::error!(%key, uid, reason, "{kind} cannot be read and is left alone; correct it");
     let about = ObjectReference {
         api_version: Some(api_version.clone()),

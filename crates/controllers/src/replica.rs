@@ -10,7 +10,6 @@ use grove_workload::meta::uid;
 use grove_workload::names::is_owned_by;
 use kube::api::{Api, ListParams};
 use kube::{Resource, ResourceExt};
-use serde_json::json;
 
 use crate::key::Key;
 use crate::kinds::set_shelf;
@@ -149,9 +148,7 @@ async fn mark(shell: &Shell, group: PodCliqueScalingGroup) -> Result<(), WriteEr
     if group.status.as_ref() == Some(&status) {
         return Ok(());
     }
-    shell
-        .write_status::<PodCliqueScalingGroup>(&group, (json!(group.status), json!(status)))
-        .await
+    shell.write_status::<PodCliqueScalingGroup>(&group, &status).await
 }
 
 /// Replicas of a set of which anything exists.

@@ -17,7 +17,6 @@ use k8s_openapi::api::resource::v1::ResourceClaimTemplate;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::ResourceExt;
 use kube::api::Api;
-use serde_json::json;
 
 use crate::affected::all_parts;
 use crate::events;
@@ -25,30 +24,24 @@ use crate::key::Key;
 use crate::kinds::set_shelf;
 use crate::replica;
 use crate::shell::{Facts, Shell, Surroundings};
-use crate::write::{self, WriteError};
+use crate::write::{self, Report, WriteError};
 use grove_runtime::{ObjectKey, Outcome};
 
 const WRITE_ERROR: &str = "ERR_SYNC_PODCLIQUESET";
 
 pub(crate) async fn look(shell: &Shell, key: &ObjectKey) -> Outcome {
+    let ours = labels::finalizer::PODCLIQUESET;
     let Some(set) = shell.view.sets.get(key) else {
+        shell.forget(&Key::Set(key.clone()));
         return Outcome::Settled;
     };
     if set.metadata.deletion_timestamp.is_some() {
-        return release(shell, key, &set).await;
+        // Everything follows by its owner references.
+        shell.forget(&Key::Set(key.clone()));
+        return shell.release::<PodCliqueSet>(&set, ours).await;
     }
-    if !set
-        .finalizers()
-        .iter()
-        .any(|finalizer| finalizer == labels::finalizer::PODCLIQUESET)
-    {
-        let ours = labels::finalizer::PODCLIQUESET.to_owned();
-        let all: Vec<String> = set.finalizers().iter().cloned().chain([ours]).collect();
-        let result = shell
-            .merge::<PodCliqueSet>(&set, json!({"metadata": {"finalizers": all}}))
-            .await;
-        // The set with its finalizer is seen at once, and looked at next.
-        return write::outcome(result.err().as_slice());
+    if !set.finalizers().iter().any(|finalizer| finalizer == ours) {
+        return shell.hold::<PodCliqueSet>(&set, ours).await;
     }
     match learn(shell, key, &set).await {
         Ok(()) => bring_in_order(shell, key).await,
@@ -61,20 +54,6 @@ pub(crate) async fn look(shell: &Shell, key: &ObjectKey) -> Outcome {
     }
 }
 
-/// Lets go of a set that is being deleted: everything follows by its owner references.
-async fn release(shell: &Shell, key: &ObjectKey, set: &PodCliqueSet) -> Outcome {
-    shell.forget(key, uid(set));
-    let ours = labels::finalizer::PODCLIQUESET;
-    if !set.finalizers().iter().any(|finalizer| finalizer == ours) {
-        return Outcome::Settled;
-    }
-    let kept: Vec<&String> = set.finalizers().iter().filter(|finalizer| *finalizer != ours).collect();
-    let result = shell
-        .merge::<PodCliqueSet>(set, json!({"metadata": {"finalizers": kept}}))
-        .await;
-    write::outcome(result.err().as_slice())
-}
-
 /// Finds out what the parts of the set must know, and sends for a look at them when it is news. The record of the
 /// templates is written before anything carries their hashes.
 async fn learn(shell: &Shell, key: &ObjectKey, set: &Arc<PodCliqueSet>) -> Result<(), WriteError> {
@@ -85,11 +64,12 @@ async fn learn(shell: &Shell, key: &ObjectKey, set: &Arc<PodCliqueSet>) -> Resul
         shell.create::<ControllerRevision>(record).await?;
     }
     let facts = Facts {
+        uid: uid(&**set).to_owned(),
         generation: set.metadata.generation,
         hashes: resolved.hashes,
         claim_templates: claim_templates(shell, set).await?,
     };
-    if shell.learn(set, facts) {
+    if shell.learn(key, facts) {
         let replicas = 0..set.spec.replicas.max(0);
         let replicas = replicas.chain(replica::existing(shell, key));
         replicas.for_each(|replica| shell.queue.add(Key::Replica(key.clone(), replica)));
@@ -195,23 +175,19 @@ async fn write_shared(shell: &Shell, key: &ObjectKey, around: &Surroundings) -> 
 }
 
 async fn keep_status(shell: &Shell, key: &Key, set: &PodCliqueSet, status: PodCliqueSetStatus) -> Outcome {
-    let Some(status) = status::unless_same(set.status.as_ref(), status) else {
-        shell.status_settled(key);
-        return Outcome::Settled;
-    };
     let stored = set.status.clone().unwrap_or_default();
-    let is_waited_for = stored.update_progress != status.update_progress || stored.last_errors != status.last_errors;
-    if let Some(wait) = shell.status_wait(key, is_waited_for) {
-        return Outcome::LookAgain(wait);
-    }
     let strategy = set.spec.update_strategy.as_ref().map(|strategy| strategy.type_);
-    let (strategy, now) = (strategy.unwrap_or_default(), shell.now());
-    shell.tell(events::failures(set, &stored.last_errors, &status.last_errors));
-    let result = shell
-        .write_status::<PodCliqueSet>(set, (json!(set.status), json!(status)))
-        .await;
-    if result.is_ok() {
-        shell.tell(events::update_steps(set, (&stored, &status), strategy, now));
-    }
-    write::outcome(result.err().as_slice())
+    let mut notices = events::failures(set, &stored.last_errors, &status.last_errors);
+    notices.extend(events::update_steps(
+        set,
+        (&stored, &status),
+        strategy.unwrap_or_default(),
+        shell.now(),
+    ));
+    let report = Report {
+        is_waited_for: stored.update_progress != status.update_progress || stored.last_errors != status.last_errors,
+        notices,
+        status,
+    };
+    shell.keep_status::<PodCliqueSet>(key, set, report).await
 }

@@ -62,8 +62,10 @@ impl fmt::Debug for Settings {
 }
 
 /// What is known of a set besides the set: found by its own look, used by those of its parts.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Facts {
+    /// The set of which it is true, and as which generation of it.
+    pub(crate) uid: String,
     pub(crate) generation: Option<i64>,
     pub(crate) hashes: Hashes,
     pub(crate) claim_templates: ClaimTemplates,
@@ -71,16 +73,13 @@ pub(crate) struct Facts {
 
 #[derive(Debug, Default)]
 struct Memory {
-    /// By UID of the set.
-    facts: BTreeMap<String, Arc<Facts>>,
+    facts: BTreeMap<ObjectKey, Arc<Facts>>,
     /// What went wrong in the last look at something.
     failures: BTreeMap<Key, Vec<Failure>>,
     /// When a status that has changed is written.
     status_due: BTreeMap<Key, Instant>,
-    /// The template hash of cliques, by UID, whose pods the API server refuses for good.
-    refused: BTreeMap<String, String>,
-    /// Why objects, by UID, could not be read when they were last seen.
-    unreadable: BTreeMap<String, String>,
+    /// UID and template hash of cliques whose pods the API server refuses for good.
+    refused: BTreeMap<ObjectKey, (String, String)>,
 }
 
 pub(crate) struct Shell {
@@ -140,33 +139,31 @@ impl Shell {
 
     /// What is known of the set as it is now; none until its own look has found it out.
     pub(crate) fn facts(&self, set: &PodCliqueSet) -> Option<Arc<Facts>> {
-        let facts = self.memory().facts.get(uid(set)).cloned();
-        facts.filter(|facts| facts.generation == set.metadata.generation)
+        let facts = self.memory().facts.get(&ObjectKey::of(&set.metadata)).cloned();
+        facts.filter(|facts| facts.uid == uid(set) && facts.generation == set.metadata.generation)
     }
 
     /// Remembers what was found out. True if it is news.
-    pub(crate) fn learn(&self, set: &PodCliqueSet, facts: Facts) -> bool {
-        let mut memory = self.memory();
-        let known = memory.facts.get(uid(set));
-        let is_news = known.is_none_or(|known| {
-            known.generation != facts.generation
-                || known.hashes != facts.hashes
-                || known.claim_templates != facts.claim_templates
-        });
-        memory.facts.insert(uid(set).to_owned(), Arc::new(facts));
-        is_news
+    pub(crate) fn learn(&self, set: &ObjectKey, facts: Facts) -> bool {
+        let facts = Arc::new(facts);
+        let known = self.memory().facts.insert(set.clone(), facts.clone());
+        known != Some(facts)
     }
 
-    /// Forgets everything about a set that is gone.
-    pub(crate) fn forget(&self, set: &ObjectKey, uid: &str) {
+    /// Forgets everything about something that is gone or about to go.
+    pub(crate) fn forget(&self, key: &Key) {
         let mut memory = self.memory();
-        memory.facts.remove(uid);
-        let is_its = |key: &Key| match key {
-            Key::Set(other) | Key::Replica(other, _) | Key::Gang(other, _, _) => other == set,
-            Key::Group(_) | Key::Clique(_) | Key::Topology(..) => false,
-        };
-        memory.failures.retain(|key, _| !is_its(key));
-        memory.status_due.retain(|key, _| !is_its(key));
+        match key {
+            Key::Set(set) => {
+                memory.facts.remove(set);
+                memory.failures.retain(|key, _| !key.belongs_to(set));
+                memory.status_due.retain(|key, _| !key.belongs_to(set));
+            }
+            Key::Clique(clique) => drop(memory.refused.remove(clique)),
+            Key::Replica(..) | Key::Group(_) | Key::Gang(..) | Key::Topology(..) => {}
+        }
+        memory.failures.remove(key);
+        memory.status_due.remove(key);
     }
 
     /// Remembers what went wrong in a look; whoever reports it looks again when that has changed.
@@ -187,28 +184,21 @@ impl Shell {
     /// What went wrong in the parts of a set.
     pub(crate) fn failures_of(&self, set: &ObjectKey) -> Vec<Failure> {
         let memory = self.memory();
-        let its = memory.failures.iter().filter(|(key, _)| match key {
-            Key::Set(other) | Key::Replica(other, _) | Key::Gang(other, _, _) => other == set,
-            Key::Group(_) | Key::Clique(_) | Key::Topology(..) => false,
-        });
+        let its = memory.failures.iter().filter(|(key, _)| key.belongs_to(set));
         let mut all: Vec<Failure> = its.flat_map(|(_, failures)| failures.clone()).collect();
         all.dedup();
         all
     }
 
     pub(crate) fn is_refused(&self, clique: &PodClique, hash: &str) -> bool {
-        self.memory()
-            .refused
-            .get(uid(clique))
-            .is_some_and(|refused| refused == hash)
+        let memory = self.memory();
+        let refused = memory.refused.get(&ObjectKey::of(&clique.metadata));
+        refused.is_some_and(|(of, refused)| of == uid(clique) && refused == hash)
     }
 
     pub(crate) fn refuse(&self, clique: &PodClique, hash: &str) {
-        self.memory().refused.insert(uid(clique).to_owned(), hash.to_owned());
-    }
-
-    pub(crate) fn forgive(&self, clique_uid: &str) {
-        self.memory().refused.remove(clique_uid);
+        let refused = (uid(clique).to_owned(), hash.to_owned());
+        self.memory().refused.insert(ObjectKey::of(&clique.metadata), refused);
     }
 
     /// How long a status that has changed still waits; none if it is written now.
@@ -234,12 +224,6 @@ impl Shell {
             // Refused only when the operator has ended, and then nobody writes.
             let _ = self.notices.send(notice);
         }
-    }
-
-    /// Takes note of why an object cannot be read. True if it is news.
-    pub(crate) fn is_newly_unreadable(&self, uid: &str, reason: &str) -> bool {
-        let known = self.memory().unreadable.insert(uid.to_owned(), reason.to_owned());
-        known.as_deref() != Some(reason)
     }
 
     /// Pods that a clique owns.

@@ -8,18 +8,22 @@ use std::future::Future;
 use std::time::Duration;
 
 use futures::stream::{self, StreamExt};
-use grove_workload::diff::{self, Content, OWN_ANNOTATIONS};
+use grove_workload::diff::{self, Content};
 use grove_workload::names::is_owned_by;
 use grove_workload::status::Failure;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::core::object::HasStatus;
 use kube::{Resource, ResourceExt};
+use serde::Serialize;
 use serde_json::{Map, Value, json};
 use tokio::sync::SemaphorePermit;
 
 use crate::affected::Affects;
+use crate::key::Key;
 use crate::kinds::Kind;
+use crate::merge::{merge_difference, merged};
 use crate::shell::Shell;
-use grove_runtime::{ObjectKey, Outcome, Stamp};
+use grove_runtime::{Notice, ObjectKey, Outcome, Stamp};
 
 /// The name under which fields are written.
 pub(crate) const FIELD_MANAGER: &str = "grove-operator";
@@ -69,6 +73,19 @@ impl WriteError {
     }
 }
 
+/// The status of a kind.
+pub(crate) type StatusOf<V> = <<V as Kind>::Object as HasStatus>::Status;
+
+/// A status as it should be, and what goes with it.
+#[derive(Debug)]
+pub(crate) struct Report<S> {
+    pub(crate) status: S,
+    /// Whether something can go on as soon as the status is there: then it waits for no burst.
+    pub(crate) is_waited_for: bool,
+    /// What there is to tell when it is written.
+    pub(crate) notices: Vec<Notice>,
+}
+
 impl Shell {
     fn api<V: Kind>(&self, namespace: &str) -> Api<V::Object> {
         V::api(self.client.clone(), namespace)
@@ -94,7 +111,7 @@ impl Shell {
     }
 
     /// Waits until there is room for one more request.
-    async fn permit(&self) -> Option<SemaphorePermit<'_>> {
+    pub(crate) async fn permit(&self) -> Option<SemaphorePermit<'_>> {
         self.in_flight.acquire().await.ok()
     }
 
@@ -103,11 +120,7 @@ impl Shell {
         let _permit = self.permit().await;
         let key = ObjectKey::of(object.meta());
         let api = self.api::<V>(&key.namespace);
-        let parameters = PostParams {
-            field_manager: Some(FIELD_MANAGER.to_owned()),
-            ..PostParams::default()
-        };
-        match api.create(&parameters, object).await {
+        match api.create(&creation(), object).await {
             Ok(made) => {
                 self.answered::<V>(made);
                 Ok(())
@@ -164,7 +177,7 @@ impl Shell {
             "resourceVersion": found.resource_version(),
         }});
         let api = self.api::<V>(&key.namespace);
-        let answer = api.patch(&key.name, &parameters(), &Patch::Merge(patch)).await;
+        let answer = api.patch(&key.name, &patching(), &Patch::Merge(patch)).await;
         self.merged_answer::<V>(&key, answer)
     }
 
@@ -186,14 +199,8 @@ impl Shell {
             content,
         );
         let object: V::Object = serde_json::from_value(merged).map_err(unreadable)?;
-        let parameters = PostParams {
-            field_manager: Some(FIELD_MANAGER.to_owned()),
-            ..PostParams::default()
-        };
-        let answer = self
-            .api::<V>(&key.namespace)
-            .replace(&key.name, &parameters, &object)
-            .await;
+        let api = self.api::<V>(&key.namespace);
+        let answer = api.replace(&key.name, &creation(), &object).await;
         self.answered::<V>(answer.map_err(|error| WriteError::new(&key, error))?);
         Ok(())
     }
@@ -237,18 +244,58 @@ impl Shell {
         patch["metadata"]["resourceVersion"] = json!(seen.resource_version());
         let answer = self
             .api::<V>(&key.namespace)
-            .patch(&key.name, &parameters(), &Patch::Merge(patch))
+            .patch(&key.name, &patching(), &Patch::Merge(patch))
             .await;
         self.merged_answer::<V>(&key, answer)
     }
 
+    /// Holds an object in place: puts our finalizer on it. What is written is seen at once, and looked at next.
+    pub(crate) async fn hold<V: Affects>(&self, object: &V::Object, ours: &str) -> Outcome {
+        let all: Vec<&str> = object.finalizers().iter().map(String::as_str).chain([ours]).collect();
+        let result = self.merge::<V>(object, json!({"metadata": {"finalizers": all}})).await;
+        outcome(result.err().as_slice())
+    }
+
+    /// Lets go of an object that is being deleted: takes our finalizer off it.
+    pub(crate) async fn release<V: Affects>(&self, leaving: &V::Object, ours: &str) -> Outcome {
+        let finalizers = leaving.finalizers();
+        if !finalizers.iter().any(|finalizer| finalizer == ours) {
+            return Outcome::Settled;
+        }
+        let kept: Vec<&String> = finalizers.iter().filter(|finalizer| *finalizer != ours).collect();
+        let patch = json!({"metadata": {"finalizers": kept}});
+        let result = self.merge::<V>(leaving, patch).await;
+        outcome(result.err().as_slice())
+    }
+
+    /// Writes the status of what `key` looks at, unless it is stored already or waits for its burst to end. What there is
+    /// to tell is told with it.
+    pub(crate) async fn keep_status<V>(&self, key: &Key, seen: &V::Object, report: Report<StatusOf<V>>) -> Outcome
+    where
+        V: Affects,
+        V::Object: HasStatus<Status: PartialEq + Serialize>,
+    {
+        if seen.status() == Some(&report.status) {
+            self.status_settled(key);
+            return Outcome::Settled;
+        }
+        if let Some(wait) = self.status_wait(key, report.is_waited_for) {
+            return Outcome::LookAgain(wait);
+        }
+        let result = self.write_status::<V>(seen, &report.status).await;
+        if result.is_ok() {
+            self.tell(report.notices);
+        }
+        outcome(result.err().as_slice())
+    }
+
     /// Writes a status, from the one that was seen.
-    pub(crate) async fn write_status<V: Affects>(
-        &self,
-        seen: &V::Object,
-        (old, new): (Value, Value),
-    ) -> Result<(), WriteError> {
-        let difference = merge_difference(&old, &new);
+    pub(crate) async fn write_status<V>(&self, seen: &V::Object, status: &StatusOf<V>) -> Result<(), WriteError>
+    where
+        V: Affects,
+        V::Object: HasStatus<Status: Serialize>,
+    {
+        let difference = merge_difference(&json!(seen.status()), &json!(status));
         // Times differ by less than the API tells: there is nothing to write.
         if difference.as_object().is_some_and(Map::is_empty) {
             return Ok(());
@@ -260,7 +307,7 @@ impl Shell {
             "status": difference,
         });
         let api = self.api::<V>(&key.namespace);
-        let answer = api.patch_status(&key.name, &parameters(), &Patch::Merge(patch)).await;
+        let answer = api.patch_status(&key.name, &patching(), &Patch::Merge(patch)).await;
         self.merged_answer::<V>(&key, answer)
     }
 
@@ -286,7 +333,7 @@ impl Shell {
         let patch = Patch::<()>::Json(patch);
         let answer = self
             .api::<V>(&key.namespace)
-            .patch(&key.name, &parameters(), &patch)
+            .patch(&key.name, &patching(), &patch)
             .await;
         match answer {
             // A test that does not hold is answered with 422: what was seen is out of date.
@@ -367,7 +414,16 @@ pub(crate) fn outcome(errors: &[WriteError]) -> Outcome {
     })
 }
 
-fn parameters() -> PatchParams {
+/// How objects are written whole.
+pub(crate) fn creation() -> PostParams {
+    PostParams {
+        field_manager: Some(FIELD_MANAGER.to_owned()),
+        ..PostParams::default()
+    }
+}
+
+/// How objects are patched.
+pub(crate) fn patching() -> PatchParams {
     PatchParams {
         field_manager: Some(FIELD_MANAGER.to_owned()),
         ..PatchParams::default()
@@ -379,132 +435,4 @@ fn holder<K: Resource>(object: &K) -> String {
     let mut controllers = owners.filter(|owner| owner.controller == Some(true));
     let controller = controllers.next().map(|owner| format!("{} {}", owner.kind, owner.name));
     controller.unwrap_or_else(|| "nobody".to_owned())
-}
-
-/// The stored object with what is wanted in it.
-fn merged(stored: Value, wanted: Value, content: Content) -> Value {
-    let (Value::Object(stored), Value::Object(wanted)) = (stored, wanted) else {
-        return Value::Null;
-    };
-    let mut merged = Map::new();
-    for (name, value) in &stored {
-        let is_content = !matches!(name.as_str(), "apiVersion" | "kind" | "metadata" | "status");
-        match (content, is_content) {
-            (_, false) | (Content::Fixed | Content::Written, true) => drop(merged.insert(name.clone(), value.clone())),
-            (Content::Whole, true) => {}
-        }
-    }
-    merged.remove("status");
-    for (name, value) in wanted {
-        match name.as_str() {
-            "metadata" => merge_metadata(merged.entry("metadata").or_insert_with(|| json!({})), value),
-            "apiVersion" | "kind" => drop(merged.insert(name, value)),
-            "status" => {}
-            _ if content == Content::Fixed => {}
-            _ => overlay(merged.entry(name).or_insert(Value::Null), value),
-        }
-    }
-    Value::Object(merged)
-}
-
-fn merge_metadata(stored: &mut Value, wanted: Value) {
-    for map in ["labels", "annotations"] {
-        if wanted[map].is_object() {
-            overlay(&mut stored[map], wanted[map].clone());
-        }
-    }
-    if let Some(annotations) = stored.get_mut("annotations").and_then(Value::as_object_mut) {
-        annotations
-            .retain(|key, _| !OWN_ANNOTATIONS.contains(&key.as_str()) || wanted["annotations"].get(key).is_some());
-    }
-    let ours = wanted["finalizers"].as_array().cloned().unwrap_or_default();
-    if !ours.is_empty() && !stored["finalizers"].is_array() {
-        stored["finalizers"] = json!([]);
-    }
-    if let Some(finalizers) = stored["finalizers"].as_array_mut() {
-        for finalizer in ours {
-            if !finalizers.contains(&finalizer) {
-                finalizers.push(finalizer);
-            }
-        }
-    }
-    // The revision that the decision was made on, if it says so.
-    if wanted["resourceVersion"].is_string() {
-        stored["resourceVersion"] = wanted["resourceVersion"].clone();
-    }
-}
-
-/// Puts what is written over what is there. Lists are written whole.
-fn overlay(stored: &mut Value, written: Value) {
-    match (stored, written) {
-        (Value::Object(stored), Value::Object(written)) => {
-            for (name, value) in written {
-                overlay(stored.entry(name).or_insert(Value::Null), value);
-            }
-        }
-        (stored, written) => *stored = written,
-    }
-}
-
-/// The merge patch that makes `new` of `old`.
-fn merge_difference(old: &Value, new: &Value) -> Value {
-    let (Value::Object(before), Value::Object(after)) = (old, new) else {
-        return new.clone();
-    };
-    let mut patch = Map::new();
-    for name in before.keys().filter(|name| !after.contains_key(*name)) {
-        patch.insert(name.clone(), Value::Null);
-    }
-    for (name, value) in after {
-        match before.get(name) {
-            Some(known) if known == value => {}
-            Some(known) => drop(patch.insert(name.clone(), merge_difference(known, value))),
-            None => drop(patch.insert(name.clone(), value.clone())),
-        }
-    }
-    Value::Object(patch)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_status_patch_holds_what_changed_and_takes_out_what_is_gone() {
-        let old = json!({"a": 1, "b": {"c": 2, "d": 3}, "gone": true, "list": [1]});
-        let new = json!({"a": 1, "b": {"c": 2, "d": 4}, "list": [1, 2], "new": 5});
-        let patch = merge_difference(&old, &new);
-        assert_eq!(patch, json!({"b": {"d": 4}, "gone": null, "list": [1, 2], "new": 5}));
-    }
-
-    #[test]
-    fn an_annotation_of_ours_goes_when_it_no_longer_holds() {
-        let annotations = json!({"grove.io/topology-name": "t", "theirs": "1"});
-        let stored = json!({"metadata": {"annotations": annotations}});
-        let whole = merged(stored.clone(), json!({"metadata": {"name": "a"}}), Content::Whole);
-        assert_eq!(whole["metadata"]["annotations"], json!({"theirs": "1"}));
-        let kept = merged(stored.clone(), stored, Content::Whole);
-        assert_eq!(kept["metadata"]["annotations"], annotations);
-    }
-
-    #[test]
-    fn what_others_wrote_into_the_metadata_stays() {
-        let stored = json!({
-            "metadata": {"name": "a", "uid": "u", "labels": {"theirs": "1", "ours": "old"}, "finalizers": ["theirs"],
-                "resourceVersion": "7"},
-            "spec": {"replicas": 1, "gone": true}, "status": {"x": 1},
-        });
-        let wanted = json!({
-            "metadata": {"name": "a", "labels": {"ours": "new"}, "finalizers": ["ours"], "resourceVersion": "5"},
-            "spec": {"replicas": 2},
-        });
-        let metadata = json!({"name": "a", "uid": "u", "labels": {"theirs": "1", "ours": "new"},
-            "finalizers": ["theirs", "ours"], "resourceVersion": "5"});
-        let whole = merged(stored.clone(), wanted.clone(), Content::Whole);
-        assert_eq!(whole, json!({"metadata": metadata, "spec": {"replicas": 2}}));
-        let written = merged(stored.clone(), wanted.clone(), Content::Written);
-        assert_eq!(written["spec"], json!({"replicas": 2, "gone": true}));
-        let fixed = merged(stored, wanted, Content::Fixed);
-        assert_eq!(fixed["spec"], json!({"replicas": 1, "gone": true}));
-    }
 }

@@ -14,26 +14,27 @@ use grove_topology::{Topology, TopologyKind, resolve};
 use grove_workload::meta::uid;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::api::{Api, ListParams};
+use kube::core::object::HasStatus;
 use kube::{Client, Resource, ResourceExt};
-use serde_json::json;
 
 use crate::affected::Affects;
 use crate::key::Key;
 use crate::kinds::{Kind, View};
 use crate::shell::Shell;
-use crate::write::{self, WriteError};
+use crate::write;
 use grove_runtime::{ObjectKey, Outcome};
 
 /// Sets that are read at once: a thousand are below 20 MB.
 const SETS_PER_PAGE: u32 = 500;
 
 /// A kind of object that holds a topology and is served here.
-pub(crate) trait Holder: Affects + Kind<Object = Self> + Resource<DynamicType = ()> {
+pub(crate) trait Holder:
+    Affects + Kind<Object = Self> + Resource<DynamicType = ()> + HasStatus<Status = TopologyStatus>
+{
     const KIND: TopologyKind;
     const FINALIZER: &str;
 
     fn topology(&self) -> Topology;
-    fn status(&self) -> Option<&TopologyStatus>;
     /// What to do about the finalizer while these sets exist.
     fn finalizer_step<'a>(&self, sets: impl Iterator<Item = &'a PodCliqueSet>, view: &View) -> FinalizerStep;
 }
@@ -44,10 +45,6 @@ impl Holder for ClusterTopology {
 
     fn topology(&self) -> Topology {
         Topology::from(self)
-    }
-
-    fn status(&self) -> Option<&TopologyStatus> {
-        self.status.as_ref()
     }
 
     fn finalizer_step<'a>(&self, sets: impl Iterator<Item = &'a PodCliqueSet>, view: &View) -> FinalizerStep {
@@ -61,10 +58,6 @@ impl Holder for TopologyDomain {
 
     fn topology(&self) -> Topology {
         Topology::from(self)
-    }
-
-    fn status(&self) -> Option<&TopologyStatus> {
-        self.status.as_ref()
     }
 
     fn finalizer_step<'a>(&self, mut sets: impl Iterator<Item = &'a PodCliqueSet>, view: &View) -> FinalizerStep {
@@ -89,10 +82,9 @@ async fn look_at<V: Holder>(shell: &Shell, name: &str) -> Outcome {
         FinalizerStep::Leave => {}
         // What is written is seen at once, and looked at next.
         FinalizerStep::Add => {
-            let all = object.finalizers().iter().map(String::as_str).chain([V::FINALIZER]);
-            return write::outcome(write_finalizers(shell, &*object, all.collect()).await.err().as_slice());
+            return shell.hold::<V>(&object, V::FINALIZER).await;
         }
-        FinalizerStep::Lift => return write::outcome(lift(shell, &*object).await.err().as_slice()),
+        FinalizerStep::Lift => return lift(shell, &*object).await,
     }
     // What it owns follows it by owner references, once nobody uses it any more.
     if object.meta().deletion_timestamp.is_some() {
@@ -104,24 +96,18 @@ async fn look_at<V: Holder>(shell: &Shell, name: &str) -> Outcome {
 
 /// Lets go of a topology that no set uses, if that is so when asked right before: a set may have been admitted that no
 /// watch has brought yet.
-async fn lift<V: Holder>(shell: &Shell, object: &V) -> Result<(), WriteError> {
-    let sets = all_sets(&shell.client).await.map_err(|error| {
-        WriteError::Failed(format!(
-            "cannot read who uses {} {}: {error}",
-            V::KIND,
-            object.name_any()
-        ))
-    })?;
-    if object.finalizer_step(sets.iter(), &shell.view) != FinalizerStep::Lift {
-        return Ok(());
+async fn lift<V: Holder>(shell: &Shell, object: &V) -> Outcome {
+    let sets = match all_sets(&shell.client).await {
+        Ok(sets) => sets,
+        Err(error) => {
+            let (kind, name) = (V::KIND, object.name_any());
+            return Outcome::Failed(format!("cannot read who uses {kind} {name}: {error}"));
+        }
+    };
+    match object.finalizer_step(sets.iter(), &shell.view) {
+        FinalizerStep::Lift => shell.release::<V>(object, V::FINALIZER).await,
+        FinalizerStep::Add | FinalizerStep::Leave => Outcome::Settled,
     }
-    let finalizers = object.finalizers().iter().map(String::as_str);
-    let kept = finalizers.filter(|finalizer| *finalizer != V::FINALIZER).collect();
-    write_finalizers(shell, object, kept).await
-}
-
-async fn write_finalizers<V: Holder>(shell: &Shell, object: &V, all: Vec<&str>) -> Result<(), WriteError> {
-    shell.merge::<V>(object, json!({"metadata": {"finalizers": all}})).await
 }
 
 /// All sets, as the API server has them now.
@@ -152,9 +138,7 @@ async fn keep_status<V: Holder>(shell: &Shell, object: &V, report: &BackendRepor
     for failure in &report.failures {
         tracing::warn!(topology = object.name_any(), backend = %failure.backend, error = failure.error, "backend topology");
     }
-    let result = shell
-        .write_status::<V>(object, (json!(object.status()), json!(status)))
-        .await;
+    let result = shell.write_status::<V>(object, &status).await;
     write::outcome(result.err().as_slice())
 }
 
