@@ -180,6 +180,7 @@ fn topology(name: &str, key: &str) -> Value {
     })
 }
 
+// shows: V3-30
 #[tokio::test]
 async fn users_meet_defaults_rules_and_protection_and_an_outage_says_so() -> Result<()> {
     let stage = stage(Lifetimes::default()).await?;

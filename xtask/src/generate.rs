@@ -7,7 +7,8 @@ use anyhow::{Context, Result, ensure};
 use grove_api::crds;
 use grove_e2e::{ControlPlane, Identity};
 
-use crate::root;
+use crate::files::tracked_files;
+use crate::{root, traceability};
 
 const HEADER: &str = "# Written by `cargo xtask gen` from the types in crates/api; do not edit.\n";
 
@@ -28,19 +29,41 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         println!("the schemas are fetched; run `cargo xtask gen` to write the CRDs from them");
         return Ok(());
     }
-    let files = definitions()?;
     if args.check {
-        return check(&files);
+        return check_all();
     }
-    for (path, text) in files {
+    let table = traceability::table(&tracked_files()?)?;
+    for (path, text) in definitions()?.into_iter().chain([(rules_table(), table.text)]) {
         fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
     }
-    Ok(())
+    // Written all the same, so that what is missing is seen in its place.
+    report(&table.findings)
 }
 
 /// Fails when a committed file differs from what the source says.
 pub(crate) fn check_all() -> Result<()> {
-    check(&definitions()?)
+    let definitions = definitions()?;
+    let surplus = surplus(&definitions)?;
+    ensure!(
+        surplus.is_empty(),
+        "no type makes these files, remove them: {}",
+        surplus.join(", ")
+    );
+    let table = traceability::table(&tracked_files()?)?;
+    report(&table.findings)?;
+    check(definitions.into_iter().chain([(rules_table(), table.text)]))
+}
+
+fn rules_table() -> PathBuf {
+    root().join("docs/traceability.md")
+}
+
+fn report(findings: &[String]) -> Result<()> {
+    for finding in findings {
+        eprintln!("{finding}");
+    }
+    ensure!(findings.is_empty(), "{} findings about rules and tests", findings.len());
+    Ok(())
 }
 
 fn definitions() -> Result<Vec<(PathBuf, String)>> {
@@ -52,18 +75,11 @@ fn definitions() -> Result<Vec<(PathBuf, String)>> {
     crds::all().iter().map(write).collect()
 }
 
-fn check(files: &[(PathBuf, String)]) -> Result<()> {
+fn check(files: impl Iterator<Item = (PathBuf, String)>) -> Result<()> {
     let stale: Vec<String> = files
-        .iter()
         .filter(|(path, text)| fs::read_to_string(path).ok().as_ref() != Some(text))
-        .map(|(path, _)| path.strip_prefix(root()).unwrap_or(path).display().to_string())
+        .map(|(path, _)| path.strip_prefix(root()).unwrap_or(&path).display().to_string())
         .collect();
-    let surplus = surplus(files)?;
-    ensure!(
-        surplus.is_empty(),
-        "no type makes these files, remove them: {}",
-        surplus.join(", ")
-    );
     ensure!(
         stale.is_empty(),
         "out of date, run `cargo xtask gen`: {}",

@@ -1,10 +1,12 @@
 //! Every chore of the project: `cargo xtask --help`.
 
+mod files;
 mod generate;
 mod kit;
 mod tidy;
 mod tiers;
 mod tools;
+mod traceability;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -21,7 +23,7 @@ struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Chore {
-    /// Writes what is generated from the source: the CRDs in the chart.
+    /// Writes what is generated from the source: the CRDs in the chart, the table of rules and tests.
     Gen(generate::Args),
     /// Checks the rules that no compiler knows: direction and purity of crates, sizes of files, links of documents.
     Tidy,

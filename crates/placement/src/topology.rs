@@ -319,6 +319,7 @@ mod tests {
         assert!(!tree.is_within(tree.above(1, rack), tree.above(0, 1)));
     }
 
+    // shows: G244-15
     #[test]
     fn a_node_that_lacks_a_label_is_outside_and_levels_below_host_need_none() {
         let tree = tree();

@@ -2,11 +2,12 @@
 
 use std::path::Path;
 
-use super::{File, Finding};
+use super::Finding;
+use crate::files::File;
 use crate::root;
 
 pub(super) fn check(files: &[File]) -> Vec<Finding> {
-    let documents = files.iter().filter(|file| file.is_markdown());
+    let documents = files.iter().filter(|file| file.has_extension("md"));
     documents
         .flat_map(|file| dead_links(file, |path| root().join(path).exists()))
         .collect()

@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use super::{File, Finding};
+use super::Finding;
+use crate::files::File;
 
 /// Beyond this a file hides its seam.
 const LINES_MAX: usize = 800;
@@ -42,7 +43,7 @@ const NOWHERE: [(&str, &str); 3] = [
 pub(super) fn check(files: &[File]) -> Vec<Finding> {
     files
         .iter()
-        .filter(|file| file.is_rust())
+        .filter(|file| file.has_extension("rs"))
         .flat_map(check_file)
         .collect()
 }

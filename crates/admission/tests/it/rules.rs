@@ -51,6 +51,7 @@ async fn store_topology(served: &Served, name: &str, key: &str) -> Result<()> {
     store::<ClusterTopology>(Api::all(served.cluster.client()), topology(name, key)).await
 }
 
+// shows: V3-58
 #[tokio::test]
 async fn defaults_are_patched_in_and_nothing_else() -> Result<()> {
     let served = serve(FULL).await?;
@@ -90,6 +91,24 @@ async fn defaulting_leaves_alone_what_it_cannot_read() -> Result<()> {
     sent["spec"]["replicas"] = json!("many");
     let response = served.ask(Webhook::DefaultSet, create_set(sent)).await?;
     assert_eq!(response, json!({"uid": "u1", "allowed": true}));
+    Ok(())
+}
+
+// shows: V1-28, V1-30
+#[tokio::test]
+async fn the_default_level_reaches_new_sets_and_no_set_that_exists() -> Result<()> {
+    let served = serve(FULL).await?;
+    let constraint = |response: &Value| -> Result<Option<Value>> {
+        let patch = response["patch"].as_str().unwrap_or_default();
+        let patch = base64::prelude::BASE64_STANDARD.decode(patch)?;
+        let patch: Vec<Value> = serde_json::from_slice(&patch)?;
+        let is_it = |operation: &&Value| operation["path"] == "/spec/template/topologyConstraint";
+        Ok(patch.iter().find(is_it).map(|operation| operation["value"].clone()))
+    };
+    let created = served.ask(Webhook::DefaultSet, create_set(set("a"))).await?;
+    assert_eq!(constraint(&created)?, Some(json!({"packDomain": "rack"})));
+    let updated = served.ask(Webhook::DefaultSet, update_set(set("a"), set("a"))).await?;
+    assert_eq!(constraint(&updated)?, None);
     Ok(())
 }
 
@@ -164,6 +183,7 @@ async fn a_good_set_passes_and_a_set_may_not_change_what_is_fixed() -> Result<()
     Ok(())
 }
 
+// shows: G244-17
 #[tokio::test]
 async fn the_topology_of_a_set_is_fixed_by_its_scheduled_pods_as_they_are_now() -> Result<()> {
     let served = serve_with_kinds(FULL).await?;
@@ -198,6 +218,7 @@ async fn scheduled_pod(served: &Served, set: &str) -> Result<()> {
     store(pods, pod).await
 }
 
+// shows: V3-21, V3-64, V3-65, V3-66
 #[tokio::test]
 async fn the_default_topology_is_the_operators() -> Result<()> {
     let served = serve_with_kinds(FULL).await?;
@@ -224,6 +245,7 @@ async fn the_default_topology_is_the_operators() -> Result<()> {
     Ok(())
 }
 
+// shows: G244-26, G244-27
 #[tokio::test]
 async fn levels_in_use_by_scheduled_workloads_stay() -> Result<()> {
     let served = serve_with_kinds(FULL).await?;
@@ -248,6 +270,7 @@ async fn levels_in_use_by_scheduled_workloads_stay() -> Result<()> {
     Ok(())
 }
 
+// shows: V2-4, V1-14
 #[tokio::test]
 async fn the_levels_of_a_topology_domain_are_fixed() -> Result<()> {
     let served = serve(FULL).await?;

@@ -42,6 +42,7 @@ fn with_flag(name: &str) -> Overrides {
     }
 }
 
+// shows: V3-31, V3-32, V3-33, V3-34, V3-35, V3-94, G244-34, G244-35, G244-36
 /// Invariant 6.
 #[test]
 fn every_bad_file_is_refused_with_these_words() {
@@ -63,6 +64,7 @@ fn an_empty_configuration_resolves_to_these_defaults() {
     insta::assert_snapshot!("defaults", serde_saphyr::to_string(&loaded.configuration).unwrap());
 }
 
+// shows: G244-32, G244-5
 #[test]
 fn every_good_file_resolves_to_these_values() {
     let defaults = parse_file(&fs::read(fixture("good/defaults")).unwrap()).unwrap();
@@ -105,6 +107,7 @@ fn fixture(name: &str) -> PathBuf {
         .with_extension("yaml")
 }
 
+// shows: V2-2, V1-15
 #[test]
 fn the_flag_selects_a_topology_domain_over_the_file() {
     let file = b"topologyAwareScheduling: {enabled: false, source: ClusterTopology}";
@@ -140,6 +143,7 @@ fn the_flag_is_judged_like_the_file() {
     );
 }
 
+// shows: G244-33
 #[test]
 fn the_domain_words_are_ordered_by_meaning() {
     let words: Vec<_> = DomainWord::ALL.iter().map(|domain| domain.as_str()).collect();

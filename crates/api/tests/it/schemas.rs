@@ -26,6 +26,27 @@ fn no_field_of_ours_stores_a_null() {
     }
 }
 
+// shows: V3-57, V1-20
+#[test]
+fn what_was_replaced_by_topology_constraints_is_in_no_schema() {
+    let gone = [
+        "replicaSpreadConstraints",
+        "spreadConstraints",
+        "schedulingPolicyConfig",
+        "networkPackGroupConfigs",
+    ];
+    for definition in crds::all() {
+        let text = serde_json::to_string(&definition).unwrap();
+        for field in gone {
+            assert!(
+                !text.contains(&format!("\"{field}\"")),
+                "{field} in {}",
+                crds::file_name(&definition)
+            );
+        }
+    }
+}
+
 /// Every field of ours is described: `kubectl explain` is where people look first.
 #[test]
 fn every_field_of_ours_is_described() {

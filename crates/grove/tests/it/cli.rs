@@ -47,6 +47,7 @@ fn wrong_usage_is_exit_code_2() {
     }
 }
 
+// shows: V3-16, V3-303, G244-37
 #[test]
 fn a_bad_configuration_is_exit_code_2_and_its_problems_only() {
     let folder = TempDir::new().unwrap();

@@ -56,6 +56,7 @@ async fn run(kubeconfig: &Path, args: &[&str]) -> (Option<i32>, String, String) 
     .unwrap()
 }
 
+// shows: G244-78, G244-19
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn topologies_are_listed_drawn_used_checked_and_discovered() {
     let node = |name: &str, block: &str, rack: &str| NodeSpec::new(name).label(BLOCK, block).label(RACK, rack);

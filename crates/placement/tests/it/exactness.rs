@@ -31,6 +31,7 @@ fn compare(seeds: std::ops::Range<u64>) {
     );
 }
 
+// shows: V2-39, V2-41, V2-42, V2-43, G244-72
 #[test]
 fn unlimited_search_equals_brute_force_first_half() {
     compare(0..CASES);

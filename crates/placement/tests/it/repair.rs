@@ -60,6 +60,7 @@ fn a_replacement_returns_to_the_rack_of_its_gang() {
     }
 }
 
+// shows: G244-72
 #[test]
 fn a_required_rack_that_is_full_is_waited_for() {
     let (mut instance, gang) = with_a_lost_pod(Some("rack"), None);
@@ -69,6 +70,7 @@ fn a_required_rack_that_is_full_is_waited_for() {
     assert_eq!(proof.reason, Reason::ReplicaPinned);
 }
 
+// shows: G244-73, V2-40, V3-76
 #[test]
 fn a_preferred_rack_that_is_full_widens_to_its_block() {
     let (mut instance, gang) = with_a_lost_pod(Some("block"), Some("rack"));

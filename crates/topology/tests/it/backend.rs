@@ -39,6 +39,7 @@ fn scheduler(profiles: &str) -> Scheduler {
     loaded.configuration.scheduler
 }
 
+// shows: V2-12, V2-13, V2-14, V1-17
 #[test]
 fn v1_and_v2_the_kueue_topology_of_a_topology_domain() {
     let domain = topology_domain("default", &["zone", "rack", "host"]);
@@ -68,6 +69,7 @@ fn v1_and_v2_the_kueue_topology_of_a_topology_domain() {
     );
 }
 
+// shows: V3-24, V3-25, G244-42
 #[test]
 fn g244_and_e2e_top_1_the_kai_topology_of_a_cluster_topology() {
     // Listed narrow first, and with a level below the host that KAI does not take.
@@ -100,6 +102,7 @@ fn the_resource_of_a_binding_is_owned_by_it() {
     );
 }
 
+// shows: V3-22
 #[test]
 fn a_missing_resource_is_created_and_an_equal_one_kept() {
     let desired = kai(&["rack", "host"]);
@@ -112,6 +115,7 @@ fn a_missing_resource_is_created_and_an_equal_one_kept() {
     assert_eq!(kai_step(&desired, &existing), Step::Keep);
 }
 
+// shows: V3-23, V3-26, V3-28, G244-41
 #[test]
 fn other_levels_or_another_order_are_replaced() {
     let desired = kai(&["rack", "host"]);
@@ -198,6 +202,7 @@ fn of_kueue_the_newest_served_version_is_written_and_of_kai_the_known_one() {
     assert_eq!(Backend::Kai.version(["v1"]), None);
 }
 
+// shows: G244-3, G244-5, G244-6, G244-80, V2-15
 #[test]
 fn backends_follow_profiles_and_the_source() {
     use TopologyKind::{ClusterTopology, ClusterTopologyBinding, TopologyDomain};

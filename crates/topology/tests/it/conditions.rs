@@ -50,6 +50,7 @@ fn said(set: &PodCliqueSet, resolution: &Resolution) -> Vec<String> {
         .collect()
 }
 
+// shows: V3-85, G244-77
 #[test]
 fn e2e_top_20_all_levels_are_there() {
     let example = set("a").replica(packed("rack"));
@@ -62,6 +63,7 @@ fn e2e_top_20_all_levels_are_there() {
     );
 }
 
+// shows: V3-87, G244-76
 #[test]
 fn scenario_8_and_e2e_top_5_17_22_one_level_is_gone() {
     let example = set("a").replica(packed("block")).clique("w", packed("block"));
@@ -75,6 +77,7 @@ fn scenario_8_and_e2e_top_5_17_22_one_level_is_gone() {
     );
 }
 
+// shows: V3-88
 #[test]
 fn v3_several_levels_are_gone_and_are_named_from_broad_to_narrow() {
     let example = set("a").clique("w", packed("rack")).clique("v", packed("block"));
@@ -88,6 +91,7 @@ fn v3_several_levels_are_gone_and_are_named_from_broad_to_narrow() {
     );
 }
 
+// shows: V3-90, G244-76
 #[test]
 fn v3_a_preferred_level_that_is_gone_breaks_no_constraint_but_is_named() {
     let example = set("a").replica(pack(Some("rack"), Some("numa")));
@@ -116,6 +120,7 @@ fn free_words_are_named_after_those_with_a_meaning() {
     );
 }
 
+// shows: V3-89, G244-75
 #[test]
 fn g244_the_topology_is_gone() {
     let example = set("a").named("gb200").replica(packed("rack"));
@@ -130,6 +135,7 @@ fn g244_the_topology_is_gone() {
     );
 }
 
+// shows: V3-86, V3-43
 #[test]
 fn scenario_2_and_e2e_top_3_21_topology_is_disabled() {
     let message = "Topology support disabled in operator configuration. Required constraints removed.";
@@ -174,6 +180,7 @@ fn other_condition() -> Condition {
     }
 }
 
+// shows: V3-91
 #[test]
 fn e2e_top_23_conditions_follow_the_generation_and_are_not_rewritten_otherwise() {
     let resolution = in_force(&grove_topology(&["rack", "host"]));
@@ -257,6 +264,7 @@ fn line(status: &TopologyStatus) -> String {
     )
 }
 
+// shows: V3-8, V3-9, V3-29
 #[test]
 fn scenario_1_and_e2e_top_1_a_topology_is_ready() {
     let kind = TopologyKind::ClusterTopology;
@@ -283,6 +291,7 @@ fn scenario_1_and_e2e_top_1_a_topology_is_ready() {
     }
 }
 
+// shows: V3-10, V3-11, V3-12, V3-29
 #[test]
 fn scenario_9_and_e2e_top_6_the_kai_topology_cannot_be_created_and_then_can() {
     let kind = TopologyKind::ClusterTopology;
@@ -309,6 +318,7 @@ fn scenario_9_and_e2e_top_6_the_kai_topology_cannot_be_created_and_then_can() {
     assert_eq!(recovered.conditions[0].last_transition_time, at(9));
 }
 
+// shows: V3-10
 #[test]
 fn reasons_tell_a_failed_change_and_other_backends_apart() {
     let kind = TopologyKind::TopologyDomain;

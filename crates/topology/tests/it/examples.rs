@@ -85,6 +85,7 @@ fn every_example_is_admitted_without_a_warning() {
     }
 }
 
+// shows: G244-14
 #[test]
 fn story_4_the_same_word_leads_to_the_keys_of_the_chosen_hardware() {
     let examples = examples();

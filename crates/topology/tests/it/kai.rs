@@ -47,6 +47,7 @@ fn gang() -> PodGang {
     gang
 }
 
+// shows: G244-13
 #[test]
 fn parents_come_first_and_nothing_is_below_the_host() {
     let topology = Topology::from(&grove_topology(&["rack", "host", "numa"]));

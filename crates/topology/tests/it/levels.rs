@@ -13,6 +13,7 @@ fn words(topology: &Topology) -> Vec<&str> {
     topology.levels().iter().map(|level| level.word.as_str()).collect()
 }
 
+// shows: V3-36, G244-33, V2-3
 #[test]
 fn a_cluster_topology_is_ordered_by_meaning_and_others_as_listed() {
     let shuffled = ["host", "zone", "numa", "rack"];
@@ -24,6 +25,7 @@ fn a_cluster_topology_is_ordered_by_meaning_and_others_as_listed() {
     assert_eq!(words(&Topology::from(&binding("b", &shuffled))), shuffled);
 }
 
+// shows: V3-1, V3-75, G244-10
 #[test]
 fn words_lead_to_keys_and_nowhere_else() {
     let topology = Topology::from(&grove_topology(&["rack", "host"]));
@@ -59,6 +61,7 @@ fn a_repeated_word_or_key_of_a_foreign_object_is_left_out() {
     assert_eq!(words(&Topology::from(&object)), ["rack", "host"]);
 }
 
+// shows: G244-13
 #[test]
 fn nodes_are_told_apart_down_to_the_host() {
     let of = |words: &[&str]| Topology::from(&grove_topology(words));
@@ -119,6 +122,7 @@ fn free_words_below_the_hostname_are_cut_and_none_is_guessed() {
     assert_eq!(without_host.node_keys(), [key("hall"), key("numa")]);
 }
 
+// shows: V3-60, G244-33
 #[test]
 fn all_49_pairs_are_ordered_by_meaning_configured_or_not() {
     let configured = Topology::from(&grove_topology(&["rack", "host"]));
@@ -135,6 +139,7 @@ fn all_49_pairs_are_ordered_by_meaning_configured_or_not() {
     }
 }
 
+// shows: V2-27, V1-9, V1-25
 #[test]
 fn the_list_of_a_topology_domain_outweighs_meaning() {
     let topology = Topology::from(&topology_domain("d", &["host", "rack", "island"]));

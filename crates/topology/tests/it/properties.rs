@@ -197,6 +197,7 @@ proptest! {
         prop_assert_eq!(said.len(), verdict.violations.len(), "nothing is said twice");
     }
 
+    // shows: V3-80
     #[test]
     fn an_admitted_set_translates_to_levels_that_nest((set, words) in any_valid_set(), packing in any_packing()) {
         prop_assert!(is_valid(&set, &words));

@@ -19,6 +19,7 @@ fn name_in<'a>(set: &'a PodCliqueSet, tas: &'a TopologyAwareScheduling) -> Optio
     reference(set, &tas.source).map(|found| (found.kind, found.name, found.is_default))
 }
 
+// shows: G244-8, G244-9, G244-74, V2-25
 #[test]
 fn the_effective_name_is_the_written_one_else_the_default() {
     use TopologyKind::{ClusterTopology, TopologyDomain};
@@ -55,6 +56,7 @@ fn the_template_names_the_topology_before_its_constraints_do() {
     );
 }
 
+// shows: G244-66
 #[test]
 fn a_set_without_a_constraint_uses_no_topology() {
     let free = set("a").named("gb200").clique("w", None);
@@ -64,6 +66,7 @@ fn a_set_without_a_constraint_uses_no_topology() {
     assert_eq!(reference(&empty, &enabled("").source), None);
 }
 
+// shows: V3-56
 #[test]
 fn a_constraint_of_any_scope_and_strength_uses_a_topology() {
     let wish = || pack(None, Some("rack"));
@@ -77,6 +80,7 @@ fn a_constraint_of_any_scope_and_strength_uses_a_topology() {
     }
 }
 
+// shows: V2-37
 #[test]
 fn every_set_is_packed_only_where_the_policy_says_always() {
     let free = set("a");

@@ -53,6 +53,7 @@ fn domains_nest_and_hosts_are_counted() {
     assert_eq!(unlabelled(&topology(), &nodes()), Vec::<&str>::new());
 }
 
+// shows: G244-19
 #[test]
 fn nodes_without_a_label_and_torn_racks_are_found() {
     let mut all = nodes();

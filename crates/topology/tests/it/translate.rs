@@ -57,6 +57,7 @@ fn disaggregated_inference() -> PodCliqueSet {
         .group("decode", &["d-worker", "d-leader"], packed("rack"))
 }
 
+// shows: G244-57, G244-67, G244-68, G244-70, G244-71, V3-68, V3-69, V3-70, V2-34, V2-30, V1-1
 #[test]
 fn g244_disaggregated_inference_base_and_scaled_gangs() {
     let resolution = in_force(&grove_topology(&["zone", "block", "rack", "host"]));
@@ -94,6 +95,7 @@ fn g244_disaggregated_inference_base_and_scaled_gangs() {
     );
 }
 
+// shows: G244-18
 #[test]
 fn g244_hierarchical_inference_of_the_limitations_chapter() {
     let mut example = set("a")
@@ -123,6 +125,7 @@ fn g244_hierarchical_inference_of_the_limitations_chapter() {
     );
 }
 
+// shows: V3-72, V3-79, V3-71
 #[test]
 fn v3_translation_example_and_e2e_top_7_rack_is_required_and_host_preferred() {
     let example = set("a").replica(packed("rack")).clique("w", None);
@@ -139,6 +142,7 @@ fn e2e_top_8_host_is_required() {
     assert!(gang.contains("gang: hostname / hostname"), "{gang}");
 }
 
+// shows: V3-77
 #[test]
 fn v3_edge_case_1_the_only_level_is_required_and_preferred() {
     let example = set("a").replica(packed("rack"));
@@ -146,6 +150,7 @@ fn v3_edge_case_1_the_only_level_is_required_and_preferred() {
     assert!(base(&set("a"), &["rack"], Always).contains("gang: - / rack"));
 }
 
+// shows: G244-66, V3-73
 #[test]
 fn the_constrained_policy_packs_sets_with_any_constraint_and_no_others() {
     let free = set("a").clique("w", None);
@@ -168,6 +173,7 @@ fn the_constrained_policy_packs_sets_with_any_constraint_and_no_others() {
     );
 }
 
+// shows: V3-74, V2-32, V2-31, V2-33, V1-4
 #[test]
 fn scenario_12_phase_2_and_e2e_top_2_every_set_is_packed_under_always() {
     let tas = enabled("preferredPacking: Always");
@@ -187,6 +193,7 @@ fn scenario_12_phase_2_and_e2e_top_2_every_set_is_packed_under_always() {
     );
 }
 
+// shows: V3-73, V2-33
 #[test]
 fn under_never_only_the_authors_words_are_translated() {
     let example = set("a")
@@ -212,6 +219,7 @@ fn a_preference_broader_than_what_is_required_is_left_out() {
     assert!(base(&example, &["zone", "rack", "host"], Constrained).ends_with("gang: rack / -"));
 }
 
+// shows: G244-69
 #[test]
 fn g244_a_scaled_gang_inherits_the_templates_constraint() {
     let resolution = in_force(&grove_topology(&["zone", "rack", "host"]));
@@ -234,6 +242,7 @@ fn g244_a_scaled_gang_inherits_the_templates_constraint() {
     assert!(of(Some(pack(None, Some("rack")))).contains("gang: zone / rack"));
 }
 
+// shows: G244-8, V3-93
 #[test]
 fn g244_an_explicit_topology_gives_the_keys_and_the_name() {
     let mut object = cluster_topology("gb200-topology", &["rack", "host"]);
@@ -245,6 +254,7 @@ fn g244_an_explicit_topology_gives_the_keys_and_the_name() {
     );
 }
 
+// shows: V2-29
 #[test]
 fn v2_a_topology_domain_gives_the_keys_and_the_topology_ref() {
     let resolution = Resolution::InForce {
@@ -256,6 +266,7 @@ fn v2_a_topology_domain_gives_the_keys_and_the_topology_ref() {
     assert_eq!(described(gang), "topology default, replica hall\ngang: hall / hostname");
 }
 
+// shows: V3-48, G244-20
 #[test]
 fn scenario_8_and_e2e_top_5_a_level_that_is_gone_is_not_required_any_more() {
     let after = in_force(&grove_topology(&["rack", "host"]));
@@ -290,6 +301,7 @@ fn a_scaled_gang_falls_back_to_the_templates_level_and_its_group_config_stays() 
     );
 }
 
+// shows: V3-52, V3-53
 #[test]
 fn when_the_strictest_level_goes_the_next_one_is_preferred() {
     let example = set("a").replica(pack(Some("rack"), Some("host")));
@@ -300,6 +312,7 @@ fn when_the_strictest_level_goes_the_next_one_is_preferred() {
     );
 }
 
+// shows: V3-78, V3-53
 #[test]
 fn e2e_top_4_and_18_a_new_strictest_level_is_preferred() {
     let example = set("a").replica(packed("rack"));
@@ -310,6 +323,7 @@ fn e2e_top_4_and_18_a_new_strictest_level_is_preferred() {
     );
 }
 
+// shows: V3-49
 #[test]
 fn scenario_7_a_new_level_in_between_changes_no_gang() {
     let example = disaggregated_inference();
@@ -320,6 +334,7 @@ fn scenario_7_a_new_level_in_between_changes_no_gang() {
     assert_eq!(changed(&example, &before, &after), unchanged);
 }
 
+// shows: V3-41, V3-42
 #[test]
 fn scenario_2_and_e2e_top_3_disabled_or_gone_nothing_is_required_and_preferences_stay() {
     let example = set("a")

@@ -13,6 +13,7 @@ fn deleted(metadata: &mut ObjectMeta) {
     metadata.deletion_timestamp = Some(at(0));
 }
 
+// shows: G244-78
 #[test]
 fn g244_usage_overview_lists_sets_by_topology_default_included() {
     let sets = [
@@ -57,6 +58,7 @@ fn a_set_uses_the_topology_domain_or_the_cluster_topology_of_a_name_not_both() {
     assert_eq!(usage.users_of(TopologyKind::ClusterTopology, "gb200").len(), 1);
 }
 
+// shows: G244-24, G244-25
 #[test]
 fn a_cluster_topology_is_held_while_a_set_uses_it() {
     let tas = enabled("");
@@ -79,6 +81,7 @@ fn a_cluster_topology_is_held_while_a_set_uses_it() {
     assert_eq!(cluster_topology_finalizer(&object, &unused, &tas), FinalizerStep::Leave);
 }
 
+// shows: G244-54
 #[test]
 fn the_default_topology_is_let_go_where_the_operator_removes_it() {
     let sets = [set("a").replica(packed("rack"))];
@@ -95,6 +98,7 @@ fn the_default_topology_is_let_go_where_the_operator_removes_it() {
     }
 }
 
+// shows: V2-16, V2-17, V1-10, V1-18, V1-19
 #[test]
 fn only_the_selected_topology_domain_is_held_and_by_any_set() {
     let source = from_domain("").source;

@@ -61,6 +61,7 @@ fn on(topology: &str, word: &str) -> TopologyConstraint {
     }
 }
 
+// shows: V3-304, V3-54
 #[test]
 fn scenario_4_a_valid_workload_is_admitted() {
     let topology = grove_topology(&["rack", "host"]);
@@ -68,6 +69,7 @@ fn scenario_4_a_valid_workload_is_admitted() {
     assert_eq!(create(&new, &enabled(""), found(&topology)), Verdict::default());
 }
 
+// shows: V3-62, V3-305, V3-211, G244-58
 #[test]
 fn scenario_5_and_e2e_top_11_a_level_that_is_not_defined_is_refused() {
     let topology = grove_topology(&["rack", "host"]);
@@ -82,6 +84,7 @@ fn scenario_5_and_e2e_top_11_a_level_that_is_not_defined_is_refused() {
     );
 }
 
+// shows: V3-44, V3-306, G244-65, V2-36, V1-7
 #[test]
 fn scenario_6_and_e2e_top_10_a_constraint_is_refused_while_topology_is_disabled() {
     let verdict = create(&set("a").clique("w", packed("rack")), &disabled(), Found::default());
@@ -95,6 +98,7 @@ fn scenario_6_and_e2e_top_10_a_constraint_is_refused_while_topology_is_disabled(
     );
 }
 
+// shows: G244-64, V3-45
 #[test]
 fn g244_rule_3_a_name_is_refused_while_topology_is_disabled() {
     let named = set("a").named("gb200").replica(packed("rack"));
@@ -105,6 +109,7 @@ fn g244_rule_3_a_name_is_refused_while_topology_is_disabled() {
     assert!(create(&set("a"), &disabled(), Found::default()).is_admitted());
 }
 
+// shows: V3-59, V3-310, G244-55
 #[test]
 fn scenario_10_and_e2e_top_9_a_child_wider_than_its_parent_is_refused() {
     let topology = grove_topology(&["rack", "host"]);
@@ -124,6 +129,7 @@ fn scenario_10_and_e2e_top_9_a_child_wider_than_its_parent_is_refused() {
     );
 }
 
+// shows: V3-209, V3-56, G244-7
 #[test]
 fn e2e_top_9_a_valid_hierarchy_is_admitted_and_an_unconfigured_word_is_judged_too() {
     let topology = grove_topology(&["rack", "host"]);
@@ -144,6 +150,7 @@ fn e2e_top_9_a_valid_hierarchy_is_admitted_and_an_unconfigured_word_is_judged_to
     );
 }
 
+// shows: G244-60, V3-60, V3-61, V1-2
 #[test]
 fn g244_rule_2_all_49_pairs_of_parent_and_child_at_all_three_levels() {
     for (outer, parent) in ALL.iter().enumerate() {
@@ -172,6 +179,7 @@ fn g244_rule_2_all_49_pairs_of_parent_and_child_at_all_three_levels() {
     }
 }
 
+// shows: G244-56, V3-61
 #[test]
 fn a_clique_is_judged_by_every_scope_around_it_and_told_once() {
     let of = |template: &str, group: &str| {
@@ -242,6 +250,7 @@ fn a_preferred_level_broader_than_the_required_one_is_admitted_with_a_warning() 
     );
 }
 
+// shows: G244-61, G244-62
 #[test]
 fn g244_rule_3_the_named_topology_must_exist() {
     let named = set("a").named("gb200").replica(packed("rack"));
@@ -280,6 +289,7 @@ fn a_binding_serves_as_a_topology_with_its_own_words() {
     );
 }
 
+// shows: G244-25
 #[test]
 fn a_terminating_topology_takes_no_new_sets_and_keeps_those_it_has() {
     let mut topology = cluster_topology("gb200", &["rack", "host"]);
@@ -295,6 +305,7 @@ fn a_terminating_topology_takes_no_new_sets_and_keeps_those_it_has() {
     assert!(update(&new, &tighter, &policy, found(&topology)).is_admitted());
 }
 
+// shows: G244-63
 #[test]
 fn g244_rule_3_a_name_without_a_constraint_is_refused() {
     let verdict = create(&set("a").named("gb200"), &enabled(""), Found::default());
@@ -330,6 +341,7 @@ fn all_names_in_a_set_must_agree() {
     assert!(create(&agree, &enabled(""), found(&topology)).is_admitted());
 }
 
+// shows: V2-19, V2-26, V2-27, V1-24, V1-25, V1-9
 #[test]
 fn v2_levels_and_order_are_those_of_the_topology_domain() {
     let domain = topology_domain("default", &["zone", "rack", "host"]);
@@ -348,6 +360,7 @@ fn v2_levels_and_order_are_those_of_the_topology_domain() {
     );
 }
 
+// shows: V2-25
 #[test]
 fn with_a_topology_domain_any_other_name_is_refused() {
     let domain = topology_domain("default", &["rack"]);
@@ -366,6 +379,7 @@ fn with_a_topology_domain_any_other_name_is_refused() {
     );
 }
 
+// shows: V2-21
 #[test]
 fn v2_a_missing_topology_domain_blocks_constrained_sets_or_by_policy_all_new_ones() {
     let message = "TopologyDomain 'default' not found; create it or remove --topology-domain-name";
@@ -389,6 +403,7 @@ fn v2_a_missing_topology_domain_blocks_constrained_sets_or_by_policy_all_new_one
     assert!(create(&free, &all, there).is_admitted());
 }
 
+// shows: V2-22
 #[test]
 fn an_admitted_set_can_be_scaled_whatever_became_of_its_topology() {
     let old = set("a")
@@ -415,6 +430,7 @@ fn an_object_being_deleted_passes() {
     assert_eq!(update(&old, &new, &disabled(), Found::default()), Verdict::default());
 }
 
+// shows: G244-59, V1-8, V1-26
 #[test]
 fn g244_rule_1_constraints_cannot_be_added_removed_or_changed() {
     let topology = grove_topology(&["rack", "host"]);
@@ -484,6 +500,7 @@ fn moving_a_clique_in_the_list_is_no_change() {
     assert!(update(&old, &new, &enabled(""), Found::default()).is_admitted());
 }
 
+// shows: V3-63, V3-81, V2-28, V2-35
 #[test]
 fn scenario_11_and_e2e_top_16_a_constraint_changes_where_the_policy_allows_it() {
     let topology = grove_topology(&["rack", "host"]);
@@ -498,6 +515,7 @@ fn scenario_11_and_e2e_top_16_a_constraint_changes_where_the_policy_allows_it() 
     );
 }
 
+// shows: G244-16, G244-17, G244-62
 #[test]
 fn story_5_the_topology_can_be_changed_until_a_pod_is_scheduled() {
     let (old, new) = (
@@ -549,6 +567,7 @@ fn writing_the_name_that_applied_anyway_changes_nothing() {
     assert!(changes_topology(&old, &moved, &enabled("").source));
 }
 
+// shows: V1-5, V1-6, V1-27, V1-29
 #[test]
 fn v1_the_admin_default_is_filled_into_sets_without_any_constraint() {
     let tas = enabled("defaultPackDomain: rack");

@@ -36,6 +36,7 @@ fn update_in_use(old: &ClusterTopology, new: &ClusterTopology, count: usize) -> 
     })
 }
 
+// shows: V3-21, V3-64, V3-65, V3-66
 #[test]
 fn v3_only_the_operator_writes_grove_topology() {
     let old = grove_topology(&["rack", "host"]);
@@ -67,6 +68,7 @@ fn v3_only_the_operator_writes_grove_topology() {
     }
 }
 
+// shows: V3-4, V3-5, V3-67
 #[test]
 fn v3_users_create_update_and_delete_topologies_of_their_own() {
     let (old, new) = (
@@ -126,6 +128,7 @@ fn of_grove_topology_the_label_and_the_finalizer_are_protected_and_other_metadat
     assert_eq!(refused(&collector), None);
 }
 
+// shows: G244-26, G244-27, G244-28
 #[test]
 fn g244_levels_cannot_change_while_a_set_that_uses_them_has_scheduled_pods() {
     let (old, new) = (
@@ -153,6 +156,7 @@ fn g244_levels_cannot_change_while_a_set_that_uses_them_has_scheduled_pods() {
     );
 }
 
+// shows: G244-29
 #[test]
 fn g244_metadata_and_the_order_of_the_list_can_change_at_any_time() {
     let old = cluster_topology("x", &["rack", "host"]);
@@ -173,6 +177,7 @@ fn g244_metadata_and_the_order_of_the_list_can_change_at_any_time() {
     assert_eq!(update_in_use(&reordered, &labelled, 3), Verdict::default());
 }
 
+// shows: V3-19, V3-20
 #[test]
 fn v3_words_and_keys_are_unique() {
     let mut new = cluster_topology("x", &["rack", "rack", "host"]);
@@ -194,6 +199,7 @@ fn v3_words_and_keys_are_unique() {
     );
 }
 
+// shows: G244-38
 #[test]
 fn a_host_level_on_another_label_is_admitted_with_a_warning() {
     let mut new = cluster_topology("x", &["rack", "host"]);
@@ -205,6 +211,7 @@ fn a_host_level_on_another_label_is_admitted_with_a_warning() {
     );
 }
 
+// shows: V2-9, V2-4, V1-13, V1-14
 #[test]
 fn v2_levels_of_a_topology_domain_are_unique_and_immutable() {
     let old = topology_domain("default", &["zone", "rack"]);

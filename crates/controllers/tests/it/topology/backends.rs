@@ -40,6 +40,7 @@ fn kai_object(name: &str, labels: &[&str]) -> DynamicObject {
     serde_json::from_value(object).unwrap()
 }
 
+// shows: V3-23, V3-28, G244-41
 #[tokio::test(start_paused = true)]
 async fn a_change_of_levels_replaces_the_resource() {
     let world = with_kai_api(&["host"]).await;
@@ -61,6 +62,7 @@ async fn a_change_of_levels_replaces_the_resource() {
     world.await_topology_ready("mine", ("True", "TopologyReady")).await;
 }
 
+// shows: V3-26, V3-27
 #[tokio::test(start_paused = true)]
 async fn what_is_deleted_comes_back_and_what_is_bent_is_straightened() {
     let mut world = World::without_operator(1, two_racks()).await;
@@ -114,6 +116,7 @@ async fn what_is_somebody_elses_is_never_touched() {
     world.await_topology_ready("mine", ("True", "TopologyReady")).await;
 }
 
+// shows: G244-6
 #[tokio::test(start_paused = true)]
 async fn switched_off_it_is_let_go_of_and_nothing_is_deleted() {
     let mut world = with_kai_api(&["rack", "host"]).await;
@@ -143,6 +146,7 @@ async fn switched_off_it_is_let_go_of_and_nothing_is_deleted() {
         .await;
 }
 
+// shows: V3-25, G244-46
 #[tokio::test(start_paused = true)]
 async fn it_goes_with_its_topology() {
     let world = with_kai_api(&["host"]).await;

@@ -42,6 +42,7 @@ async fn with_domain() -> World {
     world
 }
 
+// shows: V2-3, V2-29, V2-24
 #[tokio::test(start_paused = true)]
 async fn free_words_are_translated_in_list_order() {
     let world = with_domain().await;
@@ -53,6 +54,7 @@ async fn free_words_are_translated_in_list_order() {
     );
 }
 
+// shows: V2-16, V2-17, V2-18, V1-10, V1-18, V1-19
 #[tokio::test(start_paused = true)]
 async fn it_is_held_while_any_set_exists() {
     let world = with_domain().await;
@@ -88,6 +90,7 @@ async fn it_is_held_while_any_set_exists() {
         .await;
 }
 
+// shows: V2-11, V2-12, V2-13, V2-14, V1-16, V1-17
 #[tokio::test(start_paused = true)]
 async fn kueue_is_told_where_its_api_is_served_and_without_its_profile() {
     let world = with_domain().await;
@@ -116,6 +119,7 @@ async fn kueue_is_told_where_its_api_is_served_and_without_its_profile() {
         .await;
 }
 
+// shows: V2-20, V1-22
 #[tokio::test(start_paused = true)]
 async fn missing_at_start_the_policy_decides() {
     let mut world = cluster().await;
@@ -135,6 +139,7 @@ async fn missing_at_start_the_policy_decides() {
         .await;
 }
 
+// shows: V2-1, V2-2, V2-10, V2-23, V1-15
 #[tokio::test(start_paused = true)]
 async fn another_domain_and_another_source_can_be_selected() {
     let mut world = with_domain().await;

@@ -57,6 +57,7 @@ async fn queued() -> World {
     world
 }
 
+// shows: G244-83
 #[tokio::test(start_paused = true)]
 async fn every_gang_gets_a_pod_group_and_its_pods_join_it() {
     let world = queued().await;

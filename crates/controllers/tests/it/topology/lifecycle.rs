@@ -15,6 +15,8 @@ async fn with_kai_api() -> World {
     world
 }
 
+// shows: V3-201, V3-301, V3-2, V3-3, V3-15, V3-17, V3-24, V3-25, V3-39, G244-1, G244-30, G244-39, G244-40
+// shows: G244-42
 #[tokio::test(start_paused = true)]
 async fn e2e_top_1_and_scenario_1_initial_setup_with_valid_topology() {
     let mut world = with_kai_api().await;
@@ -36,6 +38,7 @@ async fn e2e_top_1_and_scenario_1_initial_setup_with_valid_topology() {
     assert_eq!(kai.owner_references()[0].uid, topology.metadata.uid.unwrap());
 }
 
+// shows: V3-202, V3-18, V3-74
 #[tokio::test(start_paused = true)]
 async fn e2e_top_2_topology_disabled_to_enabled_transition() {
     let mut world = world(OFF).await;
@@ -63,6 +66,7 @@ async fn e2e_top_2_topology_disabled_to_enabled_transition() {
     assert_eq!(after, before, "running pods are not disturbed");
 }
 
+// shows: V3-203, V3-38, V3-41, V3-42, V3-43, V3-44, G244-45, G244-54
 #[tokio::test(start_paused = true)]
 async fn e2e_top_3_topology_enabled_to_disabled_transition() {
     let on = levels(&["rack", "host"]);
@@ -102,6 +106,7 @@ async fn e2e_top_3_topology_enabled_to_disabled_transition() {
     assert_eq!(world.placement().await, before);
 }
 
+// shows: V3-204, V3-46, V3-78, G244-31
 #[tokio::test(start_paused = true)]
 async fn e2e_top_4_add_new_topology_level() {
     let mut world = world(&levels(&["rack", "host"])).await;
@@ -116,6 +121,7 @@ async fn e2e_top_4_add_new_topology_level() {
     world.await_gang_keys("n-0", keys(NUMA, NUMA)).await;
 }
 
+// shows: V3-205, V3-46, V3-50, G244-23
 #[tokio::test(start_paused = true)]
 async fn e2e_top_5_remove_topology_level() {
     let mut world = world(&levels(&["rack", "block", "host"])).await;
@@ -137,6 +143,7 @@ async fn e2e_top_5_remove_topology_level() {
     assert_eq!(world.placement().await, before);
 }
 
+// shows: V3-206, V3-309, V3-37, V3-12
 #[tokio::test(start_paused = true)]
 async fn e2e_top_6_and_scenario_9_kai_topology_creation_failure_and_recovery() {
     let mut world = world(&with_kai(&["rack", "host"])).await;

@@ -32,6 +32,7 @@ fn on(topology: &str, word: &str) -> Value {
     template
 }
 
+// shows: G244-14, G244-79, G244-82, G244-4, G244-48
 /// Multi-topology test of the newest design: some nodes are relabelled, a second topology names the new keys, and each
 /// workload is translated by the topology that it names.
 #[tokio::test(start_paused = true)]
@@ -76,6 +77,7 @@ async fn h100_and_gb200_side_by_side_on_relabelled_nodes() {
     world.await_kai_labels("gb200-topology", &keys_of(&GB200)).await;
 }
 
+// shows: G244-11
 /// The same workload on two topologies, word for word.
 #[tokio::test(start_paused = true)]
 async fn story_1_a_workload_moves_between_clusters_unchanged() {
@@ -90,6 +92,7 @@ async fn story_1_a_workload_moves_between_clusters_unchanged() {
     }
 }
 
+// shows: G244-12, G244-57
 /// The example of the newest design: prefill and decode inside a zone, each group in its block or rack.
 #[tokio::test(start_paused = true)]
 async fn story_2_disaggregated_inference_keeps_its_parts_close() {
@@ -131,6 +134,7 @@ async fn story_2_disaggregated_inference_keeps_its_parts_close() {
     world.await_gang_keys("di-0-decode-0", keys(&key("rack"), HOST)).await;
 }
 
+// shows: G244-24, G244-25
 #[tokio::test(start_paused = true)]
 async fn a_topology_in_use_stays_until_its_last_user_is_gone() {
     let world = world(&levels(&["host"])).await;
@@ -180,6 +184,7 @@ async fn one_that_nobody_uses_goes_at_once() {
         .await;
 }
 
+// shows: G244-26, G244-27, G244-29
 /// Levels of a topology change only while no set that uses it has a pod on a node; its labels change any time.
 #[tokio::test(start_paused = true)]
 async fn levels_in_use_by_scheduled_pods_are_locked() {
@@ -204,6 +209,7 @@ async fn levels_in_use_by_scheduled_pods_are_locked() {
     edit(json!({"metadata": {"labels": {"team": "a"}}})).await.unwrap();
 }
 
+// shows: G244-16, G244-17, G244-62
 /// A gang that waits for room is sent to another part of the cluster; once it runs there, it stays.
 #[tokio::test(start_paused = true)]
 async fn story_5_another_topology_while_nothing_is_scheduled() {

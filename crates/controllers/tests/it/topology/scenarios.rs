@@ -13,6 +13,7 @@ use crate::support::World;
 const CONSTRAINTS: &str = "TopologyConstraints";
 const FINE: (&str, &str) = ("True", "TopologyLevelsAvailable");
 
+// shows: V3-302
 #[tokio::test(start_paused = true)]
 async fn scenario_2_tas_disabled() {
     let mut world = world(&levels(&["rack", "host"])).await;
@@ -39,6 +40,7 @@ async fn scenario_2_tas_disabled() {
     world.await_gang_keys("w-1", keys("", "")).await;
 }
 
+// shows: V3-303, V3-32
 /// Nothing is written by a configuration that is not valid: the process ends before it talks to anybody.
 #[test]
 fn scenario_3_tas_enabled_with_invalid_config() {
@@ -50,6 +52,7 @@ fn scenario_3_tas_enabled_with_invalid_config() {
     assert!(told.iter().any(|line| line.contains(expected)), "{told:?}");
 }
 
+// shows: V3-304
 #[tokio::test(start_paused = true)]
 async fn scenario_4_valid_workload_submission() {
     let configuration = levels(&["rack", "host"]);
@@ -66,6 +69,7 @@ async fn scenario_4_valid_workload_submission() {
         .await;
 }
 
+// shows: V3-307, V3-47, V3-49
 #[tokio::test(start_paused = true)]
 async fn scenario_7_adding_a_level_disturbs_nobody() {
     let mut world = World::without_operator(1, two_racks()).await;
@@ -91,6 +95,7 @@ async fn scenario_7_adding_a_level_disturbs_nobody() {
     world.await_condition("w", CONSTRAINTS, FINE).await;
 }
 
+// shows: V3-308, V3-51, G244-22
 #[tokio::test(start_paused = true)]
 async fn scenario_8_removing_a_level_touches_only_those_that_used_it() {
     let mut world = world(&levels(&["rack", "block", "host"])).await;
@@ -119,6 +124,7 @@ async fn scenario_8_removing_a_level_touches_only_those_that_used_it() {
     assert!(said.contains("topology level 'block' not defined"), "{said}");
 }
 
+// shows: V3-310
 #[tokio::test(start_paused = true)]
 async fn scenario_10_hierarchy_constraint_violation() {
     let configuration = levels(&["rack", "host"]);
@@ -137,6 +143,7 @@ async fn scenario_10_hierarchy_constraint_violation() {
     assert!(said.contains(expected), "{said}");
 }
 
+// shows: V3-312, V3-40, V2-38
 #[tokio::test(start_paused = true)]
 async fn scenario_12_complete_tas_lifecycle() {
     let always = |words: &[&str]| with_policies(words, ", preferredPacking: Always");

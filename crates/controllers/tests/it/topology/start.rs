@@ -36,6 +36,7 @@ async fn errors_that_pass_are_borne_for_a_minute() {
     world.stop_operator().await;
 }
 
+// shows: V3-16, G244-43
 #[tokio::test(start_paused = true)]
 async fn errors_that_last_end_the_start_with_the_reason() {
     let mut world = cluster().await;
@@ -67,6 +68,7 @@ async fn a_refusal_ends_the_start_at_once() {
     assert!(begin.elapsed() < Duration::from_secs(10), "{:?}", begin.elapsed());
 }
 
+// shows: G244-47
 #[tokio::test(start_paused = true)]
 async fn a_failed_removal_does_not_stop_the_operator() {
     let mut world = cluster().await;
@@ -88,6 +90,7 @@ async fn a_failed_removal_does_not_stop_the_operator() {
         .await;
 }
 
+// shows: G244-31, G244-53
 #[tokio::test(start_paused = true)]
 async fn manual_changes_of_the_default_topology_are_overwritten_at_the_next_start() {
     let mut world = cluster().await;
@@ -105,6 +108,24 @@ async fn manual_changes_of_the_default_topology_are_overwritten_at_the_next_star
     assert_eq!(topology.labels()["app.kubernetes.io/managed-by"], "grove-operator");
 }
 
+// shows: G244-2
+#[tokio::test(start_paused = true)]
+async fn topologies_of_users_are_not_touched_by_a_start() {
+    let mut world = cluster().await;
+    let made = world.create_topology("users", &[("rack", "their/rack")]).await;
+    for configuration in [levels(&["rack", "host"]), OFF.to_owned()] {
+        world.launch(&configuration).await.unwrap();
+        world.await_topology_ready("users", ("True", "TopologyReady")).await;
+        let found = world.topology("users").await.unwrap();
+        assert_eq!(
+            (found.spec.levels.len(), found.metadata.generation),
+            (1, made.metadata.generation)
+        );
+        assert_eq!((found.uid(), found.metadata.labels), (made.uid(), None));
+    }
+}
+
+// shows: G244-44
 #[tokio::test(start_paused = true)]
 async fn a_backend_that_must_be_there_is_waited_for_and_then_missed() {
     let mut world = cluster().await;

@@ -15,6 +15,7 @@ async fn generation(world: &World, set: &str) -> Option<i64> {
     world.set(set).await.expect("the set").metadata.generation
 }
 
+// shows: V3-217, V3-222, V3-50, G244-21
 #[tokio::test(start_paused = true)]
 async fn e2e_top_17_and_22_topology_level_removed() {
     let mut world = world(&levels(&["rack", "block", "host"])).await;
@@ -42,6 +43,7 @@ async fn e2e_top_17_and_22_topology_level_removed() {
     assert_eq!(world.placement().await, before);
 }
 
+// shows: V3-88
 #[tokio::test(start_paused = true)]
 async fn several_levels_removed_are_all_named() {
     let mut world = world(&levels(&["block", "rack", "host"])).await;
@@ -61,6 +63,7 @@ async fn several_levels_removed_are_all_named() {
     );
 }
 
+// shows: V3-220, V3-85
 #[tokio::test(start_paused = true)]
 async fn e2e_top_20_topology_constraints_condition_true() {
     let world = world(&levels(&["rack", "host"])).await;
@@ -79,6 +82,7 @@ async fn e2e_top_20_topology_constraints_condition_true() {
     assert_eq!(world.condition("plain", LEVELS).await, None);
 }
 
+// shows: V3-221
 #[tokio::test(start_paused = true)]
 async fn e2e_top_21_topology_constraints_condition_false_when_disabled() {
     let mut world = world(&levels(&["rack", "host"])).await;
@@ -95,6 +99,7 @@ async fn e2e_top_21_topology_constraints_condition_false_when_disabled() {
     assert_eq!(off.observed_generation, generation(&world, "w").await);
 }
 
+// shows: V3-223, V3-91
 #[tokio::test(start_paused = true)]
 async fn e2e_top_23_observed_generation_tracking() {
     let world = world(&levels(&["rack", "host"])).await;
@@ -115,6 +120,7 @@ async fn e2e_top_23_observed_generation_tracking() {
     );
 }
 
+// shows: V3-5, V3-68, V3-89, G244-75
 /// Edit, delete and return of a topology while the operator runs; nothing is restarted, nothing is polled.
 #[tokio::test(start_paused = true)]
 async fn status_and_gangs_follow_every_turn_of_a_topology() {

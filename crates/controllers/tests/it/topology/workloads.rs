@@ -30,6 +30,7 @@ fn all_demand(gangs: &[PodGang], (required, preferred): (&str, &str)) {
     }
 }
 
+// shows: V3-207, V3-214, V3-55, V3-93
 #[tokio::test(start_paused = true)]
 async fn e2e_top_7_and_14_each_replica_demands_one_rack() {
     let world = world(&levels(&RACK_AND_HOST)).await;
@@ -41,6 +42,7 @@ async fn e2e_top_7_and_14_each_replica_demands_one_rack() {
     assert_eq!(required, RACK);
 }
 
+// shows: V3-208, V3-213
 #[tokio::test(start_paused = true)]
 async fn e2e_top_8_and_13_each_replica_demands_one_host() {
     let world = world(&levels(&RACK_AND_HOST)).await;
@@ -62,6 +64,7 @@ fn three_scopes([replica, group, member]: [&str; 3]) -> Value {
     })
 }
 
+// shows: V3-209, V3-69, V3-70
 #[tokio::test(start_paused = true)]
 async fn e2e_top_9_multi_level_hierarchy_constraints() {
     let configuration = levels(&["rack", "block", "host"]);
@@ -93,6 +96,7 @@ async fn e2e_top_9_multi_level_hierarchy_constraints() {
     assert!(said.contains(expected), "{said}");
 }
 
+// shows: V3-210, V3-306, V3-45
 #[tokio::test(start_paused = true)]
 async fn e2e_top_10_and_scenario_6_workload_rejected_when_topology_disabled() {
     let world = world(OFF).await;
@@ -109,6 +113,7 @@ async fn e2e_top_10_and_scenario_6_workload_rejected_when_topology_disabled() {
     world.try_create(&set("plain", (1, 1), json!({}))).await.unwrap();
 }
 
+// shows: V3-211, V3-305
 #[tokio::test(start_paused = true)]
 async fn e2e_top_11_and_scenario_5_workload_rejected_with_non_existent_level() {
     let configuration = levels(&RACK_AND_HOST);
@@ -123,6 +128,7 @@ async fn e2e_top_11_and_scenario_5_workload_rejected_with_non_existent_level() {
     assert!(said.contains(expected), "{said}");
 }
 
+// shows: V3-212
 /// Under both values of `scaleOut`: who places decides where pods beyond the first ones go; the gang says the same.
 #[tokio::test(start_paused = true)]
 async fn e2e_top_12_pods_that_are_added_stay_under_the_demand() {
@@ -145,6 +151,7 @@ async fn e2e_top_12_pods_that_are_added_stay_under_the_demand() {
     }
 }
 
+// shows: V3-215
 #[tokio::test(start_paused = true)]
 async fn e2e_top_15_preferred_is_the_strictest_level_below_the_required_one() {
     let world = world(&levels(&RACK_AND_HOST)).await;
@@ -152,6 +159,7 @@ async fn e2e_top_15_preferred_is_the_strictest_level_below_the_required_one() {
     all_demand(&running(&world, 6).await, (RACK, HOST));
 }
 
+// shows: V3-216, V3-311, V3-81, V3-82, V2-35
 #[tokio::test(start_paused = true)]
 async fn e2e_top_16_and_scenario_11_update_topology_constraint() {
     let configuration = with_policies(&RACK_AND_HOST, ", constraintUpdates: UnscheduledOnly");
@@ -174,6 +182,7 @@ async fn e2e_top_16_and_scenario_11_update_topology_constraint() {
     assert_eq!(after, before, "pods that run are not rescheduled");
 }
 
+// shows: V1-8, V1-26, G244-59
 /// The default policy: a constraint stays as it was made.
 #[tokio::test(start_paused = true)]
 async fn constraints_are_immutable_unless_the_policy_says_otherwise() {
@@ -189,6 +198,7 @@ async fn constraints_are_immutable_unless_the_policy_says_otherwise() {
     assert!(said.contains("topology constraints are immutable"), "{said}");
 }
 
+// shows: V3-218, V3-78
 #[tokio::test(start_paused = true)]
 async fn e2e_top_18_strictest_level_changes() {
     let always = |words: &[&str]| with_policies(words, ", preferredPacking: Always");
@@ -206,6 +216,7 @@ async fn e2e_top_18_strictest_level_changes() {
     world.await_gang_keys("w-1", keys("", NUMA)).await;
 }
 
+// shows: V3-219
 #[tokio::test(start_paused = true)]
 async fn e2e_top_19_scaling_with_topology_constraints() {
     let world = world(&levels(&RACK_AND_HOST)).await;
@@ -224,6 +235,7 @@ async fn e2e_top_19_scaling_with_topology_constraints() {
     all_demand(&running(&world, 2).await, (RACK, HOST));
 }
 
+// shows: G244-69
 /// A scaled gang takes its group's level, or that of the whole where the group says nothing.
 #[tokio::test(start_paused = true)]
 async fn scaled_gangs_inherit_where_their_group_says_nothing() {
