@@ -4,7 +4,7 @@ use super::survey::{Nearest, Obstacle, fits_when_empty, may_open, nodes_in, obst
 use super::{Case, Proof, Reason, unpinned};
 use crate::cluster::Cluster;
 use crate::eligibility::Verdict;
-use crate::gang::{Gang, PodGroup};
+use crate::gang::{Gang, PodGroup, Replica};
 use crate::resources::Resource;
 
 /// Names that are listed before "and N more".
@@ -322,6 +322,12 @@ impl Case<'_> {
                 }
             };
             widen(&mut gang.pack.required);
+            let mut shared = gang.replica.as_ref().map(|replica| replica.required.clone());
+            widen(&mut shared);
+            gang.replica = gang
+                .replica
+                .zip(shared)
+                .map(|(replica, required)| Replica { required, ..replica });
             gang.groups.iter_mut().for_each(|group| widen(&mut group.pack.required));
             gang.pod_groups
                 .iter_mut()
