@@ -1,0 +1,216 @@
+//! One try to place a unit, and what follows from its outcome.
+
+use std::sync::Arc;
+
+use grove_api::PodGang;
+use grove_api::config::ScaleOut;
+use grove_api::podgang::Waiting;
+use grove_kubeplace::{GangRequest, NotPlaceable};
+use grove_placement::{Budget, Gang, Outcome, Plan, ShapeId};
+use jiff::Timestamp;
+
+use crate::core::{Core, Decided, Standing};
+use crate::pod;
+use crate::queue::{Hope, Rank, Unit};
+use crate::statement::{MEMBERS_MISSING, Statement, because, reason};
+use crate::write::Action;
+
+/// Requests that did not fit and are remembered; more are simply tried.
+const REFUSED_MAX: usize = 64;
+
+/// What the engine says.
+enum Answer {
+    Placed(Plan),
+    Infeasible,
+    Undecided,
+}
+
+impl Core {
+    pub(crate) fn attempt(&mut self, unit: &Unit, rank: Rank, now: Timestamp) -> Decided {
+        let Some(gang) = self.state.gang_of(unit) else {
+            return Decided::default();
+        };
+        if self.records.entry(unit.clone()).or_default().binding > 0 {
+            // The last of the answers brings it back.
+            return Decided::default();
+        }
+        let standing = self.standing(&gang);
+        if let Some(decided) = self.release(unit, &gang, &standing, now) {
+            return decided;
+        }
+        if let Some(held_back) = &standing.held_back {
+            let message = format!("pod {} still has its gate", held_back.name);
+            let pending = because(reason::NOT_FORMED, message, Waiting::Wait);
+            return self.cannot(unit, rank, (&gang, &standing), pending, now);
+        }
+        let request = match self.state.request(&gang) {
+            // More of a gang that runs is worth more than a preference that nobody stated.
+            Ok(request) if standing.is_whole => self.without_own_preferences(request),
+            Ok(request) => request,
+            Err(not_placeable) => {
+                let pending = why_not(&not_placeable);
+                return self.cannot(unit, rank, (&gang, &standing), pending, now);
+            }
+        };
+        if !request.is_waiting() {
+            return self.settle(unit, &gang, &standing, now);
+        }
+        match self.solve(&request) {
+            Answer::Placed(plan) if plan.assignments.is_empty() => {
+                // It has its minimum, and there is no room for more.
+                self.queue.park(unit.clone(), rank, Hope::Room(shapes(&request.gang)));
+                self.settle(unit, &gang, &standing, now)
+            }
+            Answer::Placed(plan) => self.bind(unit, &request, &plan),
+            Answer::Infeasible => {
+                self.queue.park(unit.clone(), rank, Hope::Room(shapes(&request.gang)));
+                self.explain_later(unit, rank, now);
+                Decided::default()
+            }
+            Answer::Undecided => {
+                self.queue.park(unit.clone(), rank, Hope::Room(shapes(&request.gang)));
+                let message = "no placement was found within the search budget; tried again when something changes";
+                let pending = because(reason::QUEUED, message.to_owned(), Waiting::Wait);
+                self.say_pending(unit, (&gang, &standing), pending, now)
+            }
+        }
+    }
+
+    /// The narrowest level is preferred by the operator's policy unless a user asks for another.
+    fn without_own_preferences(&self, mut request: GangRequest) -> GangRequest {
+        let narrowest = self.state.mirror.narrowest_level(request.gang.topology);
+        let narrowest = narrowest.filter(|_| self.policy.prefers_by_itself);
+        let gang = &mut request.gang;
+        let groups = gang.groups.iter_mut().map(|group| &mut group.pack);
+        let pod_groups = gang.pod_groups.iter_mut().map(|group| &mut group.pack);
+        for pack in std::iter::once(&mut gang.pack).chain(groups).chain(pod_groups) {
+            if pack.preferred.is_some() && pack.preferred.as_deref() == narrowest {
+                pack.preferred = None;
+            }
+        }
+        request
+    }
+
+    fn solve(&mut self, request: &GangRequest) -> Answer {
+        let answer = self.solve_gang(&request.gang);
+        let spills = self.policy.scale_out == ScaleOut::SpillOver;
+        match (&answer, &request.gang.replica) {
+            (Answer::Infeasible, Some(replica)) if spills && !replica.bound.is_empty() => {
+                let mut free = request.gang.clone();
+                if let Some(replica) = &mut free.replica {
+                    replica.bound.clear();
+                }
+                self.solve_gang(&free)
+            }
+            _ => answer,
+        }
+    }
+
+    fn solve_gang(&mut self, gang: &Gang) -> Answer {
+        let nameless = Gang {
+            name: String::new(),
+            ..gang.clone()
+        };
+        if self.refused.contains(&nameless) {
+            return Answer::Infeasible;
+        }
+        match self
+            .solver
+            .solve(self.state.mirror.cluster_mut(), gang, Budget::default())
+        {
+            Outcome::Placed(plan) => Answer::Placed(plan.clone()),
+            Outcome::Infeasible => {
+                if self.refused.len() < REFUSED_MAX {
+                    self.refused.push(nameless);
+                }
+                Answer::Infeasible
+            }
+            Outcome::Undecided => Answer::Undecided,
+        }
+    }
+
+    fn bind(&mut self, unit: &Unit, request: &GangRequest, plan: &Plan) -> Decided {
+        let bindings = request.bindings(self.state.mirror.cluster(), plan);
+        let mut actions = Vec::with_capacity(bindings.len());
+        for binding in bindings {
+            if let Some(pod) = self.state.assume(&binding.pod, &binding.node) {
+                let node = binding.node;
+                actions.push(Action::Bind { pod, node });
+            }
+        }
+        tracing::debug!(%unit, pods = actions.len(), "placed");
+        let record = self.records.entry(unit.clone()).or_default();
+        record.binding += actions.len();
+        Decided {
+            actions,
+            notices: Vec::new(),
+        }
+    }
+
+    /// Nothing waits that could be placed now.
+    fn settle(&mut self, unit: &Unit, gang: &Arc<PodGang>, standing: &Standing, now: Timestamp) -> Decided {
+        if standing.is_whole {
+            return self.say_placed(unit, gang, now);
+        }
+        Decided::default()
+    }
+
+    /// It cannot be tried as it is; only its own objects can change that.
+    fn cannot(
+        &mut self,
+        unit: &Unit,
+        rank: Rank,
+        (gang, standing): (&Arc<PodGang>, &Standing),
+        pending: grove_api::podgang::PendingExplanation,
+        now: Timestamp,
+    ) -> Decided {
+        self.queue.park(unit.clone(), rank, Hope::Own);
+        if standing.is_whole {
+            return self.say_placed(unit, gang, now);
+        }
+        self.say_pending(unit, (gang, standing), pending, now)
+    }
+
+    /// A gang that never was whole does not keep the places of a few: after a grace they are given back.
+    fn release(&mut self, unit: &Unit, gang: &PodGang, standing: &Standing, now: Timestamp) -> Option<Decided> {
+        if standing.bound == 0 || standing.is_whole || was_whole(gang) {
+            return None;
+        }
+        let pods = gang.spec.pod_groups.iter().flat_map(|group| self.state.listed(group));
+        let bound: Vec<_> = pods.filter(|pod| pod::has_place(pod)).cloned().collect();
+        let last = bound.iter().map(|pod| pod::bound_at(pod).unwrap_or(now)).max()?;
+        let until = last + self.policy.grace;
+        if now < until {
+            self.look_at(unit, until);
+            return None;
+        }
+        tracing::warn!(%unit, pods = bound.len(), "not whole after the grace; its pods are released");
+        Some(Decided {
+            actions: bound.into_iter().map(|pod| Action::Release { pod }).collect(),
+            notices: Vec::new(),
+        })
+    }
+}
+
+/// Whether the gang once had its minimum.
+pub(crate) fn was_whole(gang: &PodGang) -> bool {
+    Statement::stored(gang).is_some_and(|said| said.is_scheduled || said.reason == MEMBERS_MISSING)
+}
+
+/// The shapes of pods that wait.
+fn shapes(gang: &Gang) -> Vec<ShapeId> {
+    let waiting = gang
+        .pod_groups
+        .iter()
+        .filter(|group| group.desired as usize > group.bound.len());
+    waiting.map(|group| group.shape).collect()
+}
+
+fn why_not(not_placeable: &NotPlaceable) -> grove_api::podgang::PendingExplanation {
+    let (reason, waiting) = match not_placeable {
+        NotPlaceable::Incomplete { .. } => (reason::NOT_FORMED, Waiting::Wait),
+        NotPlaceable::NoTopology { .. } | NotPlaceable::NoLevel { .. } => (reason::TOPOLOGY_UNAVAILABLE, Waiting::Act),
+        NotPlaceable::Unsupported { .. } | NotPlaceable::Unlike { .. } => (reason::UNSUPPORTED, Waiting::Act),
+    };
+    because(reason, not_placeable.to_string(), waiting)
+}

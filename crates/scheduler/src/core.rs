@@ -1,0 +1,293 @@
+//! The scheduler without its watches and requests: it is told what was seen and what became of its actions, and asked
+//! for the next step. Time is an argument.
+//!
+//! One step is one decision, in order of urgency: try the next unit of the queue; if nobody is to be tried, find out why
+//! one that does not fit does not. So explaining, which is dear, never holds up a unit that could be placed.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use grove_api::PodGang;
+use grove_api::config::{OperatorConfiguration, PreferredPacking, ScaleOut};
+use grove_api::topology::DEFAULT_TOPOLOGY_NAME;
+use grove_kubeplace::PodKey;
+use grove_placement::{Gang, Solver};
+use grove_runtime::{Backoff, Notice};
+use grove_topology::resolve::default_reference;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Pod;
+
+use crate::pod;
+use crate::queue::{Hope, Queue, Rank, Unit};
+use crate::seen::Seen;
+use crate::state::{State, key_of};
+use crate::statement::Statement;
+use crate::write::{Action, Done};
+
+/// What is decided by whoever runs the scheduler.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Policy {
+    /// Pods that name this scheduler are placed.
+    pub name: String,
+    /// Where a replica grows when its domain is full.
+    pub scale_out: ScaleOut,
+    /// The topology of gangs that name none.
+    pub default_topology: String,
+    /// Gangs prefer the narrowest level although nobody asked for it; then it does not count in their score.
+    pub prefers_by_itself: bool,
+    /// How long a gang that never was whole keeps pods below its minimum.
+    pub grace: Duration,
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Self {
+            name: "grove-scheduler".to_owned(),
+            scale_out: ScaleOut::SameDomain,
+            default_topology: DEFAULT_TOPOLOGY_NAME.to_owned(),
+            prefers_by_itself: true,
+            grace: Duration::from_secs(30),
+        }
+    }
+}
+
+impl Policy {
+    /// As the operator is configured: both go by the same topologies.
+    pub fn new(configuration: &OperatorConfiguration) -> Self {
+        let topology = &configuration.topology_aware_scheduling;
+        Self {
+            scale_out: topology.scale_out,
+            default_topology: default_reference(&topology.source).name.to_owned(),
+            prefers_by_itself: topology.preferred_packing != PreferredPacking::Never,
+            ..Self::default()
+        }
+    }
+}
+
+/// What to do now.
+#[derive(Debug, Default)]
+pub struct Decided {
+    pub actions: Vec<Action>,
+    pub notices: Vec<Notice>,
+}
+
+/// What is remembered of a unit beside its objects; nothing of it is missed after a restart.
+#[derive(Debug, Default)]
+pub(crate) struct Record {
+    /// Binds that are under way.
+    pub(crate) binding: usize,
+    /// Binds that failed since the last one that went well.
+    pub(crate) failures: u32,
+    /// What its status says, or will once the write that is under way has ended.
+    pub(crate) said: Option<Statement>,
+    pub(crate) is_writing: bool,
+    /// What its status should say once the present write has ended.
+    pub(crate) to_say: Option<Statement>,
+    /// When it was last explained.
+    pub(crate) explained_at: Option<Timestamp>,
+}
+
+/// Decides.
+#[derive(Debug)]
+pub struct Core {
+    pub(crate) policy: Policy,
+    pub(crate) state: State,
+    pub(crate) queue: Queue,
+    pub(crate) solver: Solver,
+    pub(crate) records: BTreeMap<Unit, Record>,
+    /// Units that do not fit and whose reason is not known, by the time from which it may be looked for.
+    pub(crate) unexplained: BTreeSet<(Timestamp, Rank, Unit)>,
+    /// Units that are to be looked at again at a time.
+    timers: BTreeSet<(Timestamp, Unit)>,
+    /// Requests that do not fit, as long as nothing has made room.
+    pub(crate) refused: Vec<Gang>,
+}
+
+impl Core {
+    pub fn new(policy: Policy) -> Self {
+        Self {
+            state: State::new(&policy.name, &policy.default_topology),
+            policy,
+            queue: Queue::default(),
+            solver: Solver::new(),
+            records: BTreeMap::new(),
+            unexplained: BTreeSet::new(),
+            timers: BTreeSet::new(),
+            refused: Vec::new(),
+        }
+    }
+
+    /// Takes an object as it was seen.
+    pub fn see(&mut self, seen: Seen) {
+        self.state.see(seen);
+    }
+
+    /// Takes what became of an action.
+    pub fn done(&mut self, done: Done, now: Timestamp) {
+        match done {
+            Done::Bound { pod } => self.bind_ended(&pod, Ok(()), now),
+            Done::Found { pod } => {
+                let node = pod::node(&pod).unwrap_or_default().to_owned();
+                // The watch may be late: until it has caught up, the pod is where the API server says.
+                self.state.mirror.assume(&pod, &node);
+                self.bind_ended(&pod, Ok(()), now);
+            }
+            Done::Refused { pod, why } => {
+                self.state.forget(&key_of(&pod), pod.metadata.uid.as_deref());
+                self.bind_ended(&pod, Err(why), now);
+            }
+            Done::Said { gang, is_written, .. } => {
+                let unit = Unit::Gang(gang);
+                let Some(record) = self.records.get_mut(&unit) else {
+                    return;
+                };
+                record.is_writing = false;
+                if !is_written {
+                    record.said = None;
+                    self.timers.insert((now + Backoff::WATCH.most, unit));
+                } else if record.to_say.is_some() {
+                    self.state.stir.units.insert(unit);
+                }
+            }
+            Done::Other => {}
+        }
+    }
+
+    fn bind_ended(&mut self, pod: &Pod, result: Result<(), String>, now: Timestamp) {
+        let Some(unit) = self.state.unit_of(pod) else { return };
+        let record = self.records.entry(unit.clone()).or_default();
+        record.binding = record.binding.saturating_sub(1);
+        match result {
+            Ok(()) => record.failures = 0,
+            Err(why) => {
+                record.failures += 1;
+                let wait = Backoff::OBJECT.after(record.failures);
+                tracing::warn!(%unit, pod = pod.metadata.name, why, ?wait, "a bind was refused; placing it again");
+                if let Some(rank) = self.rank(&unit) {
+                    self.queue.wait(unit.clone(), rank, now + wait);
+                }
+            }
+        }
+        if self.records.get(&unit).is_some_and(|record| record.binding == 0) {
+            self.state.stir.units.insert(unit);
+        }
+    }
+
+    /// The next decision; none if there is nothing to decide before something changes, or [`Core::next_at`].
+    pub fn step(&mut self, now: Timestamp) -> Option<Decided> {
+        while let Some((at, unit)) = self.timers.first().cloned() {
+            if at > now {
+                break;
+            }
+            self.timers.pop_first();
+            self.state.stir.units.insert(unit);
+        }
+        self.absorb();
+        if let Some((unit, rank)) = self.queue.take(now) {
+            return Some(self.attempt(&unit, rank, now));
+        }
+        let (at, _, unit) = self.unexplained.first().cloned()?;
+        if at > now {
+            return None;
+        }
+        self.unexplained.pop_first();
+        Some(self.explain(&unit, now))
+    }
+
+    /// When there will be something to decide though nothing changed.
+    pub fn next_at(&self) -> Option<Timestamp> {
+        let unexplained = self.unexplained.first().map(|(at, ..)| *at);
+        let timer = self.timers.first().map(|(at, _)| *at);
+        [self.queue.next_at(), unexplained, timer].into_iter().flatten().min()
+    }
+
+    /// Turns what has changed into units to try.
+    fn absorb(&mut self) {
+        if self.state.stir.is_empty() {
+            return;
+        }
+        let stir = std::mem::take(&mut self.state.stir);
+        if stir.nodes || !stir.room.is_empty() {
+            self.refused.clear();
+            let cluster = self.state.mirror.cluster();
+            let fits = |shape| {
+                let requests = cluster.requests(shape);
+                let mut nodes = stir.room.iter();
+                nodes.any(|node| {
+                    requests.iter().all(|(resource, amount)| {
+                        cluster.free(*node, resource) >= i64::try_from(amount).unwrap_or(i64::MAX)
+                    })
+                })
+            };
+            self.queue.wake(|hope| match hope {
+                Hope::Room(shapes) => shapes.iter().any(|shape| fits(*shape)),
+                Hope::Nodes => stir.nodes,
+                Hope::Own => false,
+            });
+        }
+        for unit in stir.units {
+            match self.rank(&unit) {
+                Some(rank) => self.queue.add(unit, rank),
+                None => self.drop_unit(&unit),
+            }
+        }
+    }
+
+    /// Nothing of the unit is left, or it is not ours.
+    fn drop_unit(&mut self, unit: &Unit) {
+        self.queue.forget(unit);
+        self.records.remove(unit);
+        self.unexplained.retain(|(_, _, other)| other != unit);
+        self.timers.retain(|(_, other)| other != unit);
+    }
+
+    /// Where a unit stands in the queue; none if there is nothing to place.
+    pub(crate) fn rank(&self, unit: &Unit) -> Option<Rank> {
+        let gang = self.state.gang_of(unit)?;
+        if gang.metadata.deletion_timestamp.is_some() {
+            return None;
+        }
+        let standing = self.standing(&gang);
+        Some(Rank {
+            is_new: standing.bound == 0 || standing.is_whole,
+            priority: Reverse(self.state.priority(&gang)),
+            since: gang
+                .metadata
+                .creation_timestamp
+                .as_ref()
+                .map_or(Timestamp::UNIX_EPOCH, |time| time.0),
+        })
+    }
+
+    pub(crate) fn standing(&self, gang: &PodGang) -> Standing {
+        let mut standing = Standing {
+            bound: 0,
+            is_whole: !gang.spec.pod_groups.is_empty(),
+            held_back: None,
+        };
+        for group in &gang.spec.pod_groups {
+            let placed = self.state.listed(group).filter(|pod| self.state.is_placed(pod)).count();
+            standing.bound += placed;
+            standing.is_whole &= placed >= usize::try_from(group.min_replicas).unwrap_or(0);
+            let gated = || self.state.listed(group).find(|pod| pod::is_gated_by_grove(pod));
+            standing.held_back = standing.held_back.or_else(|| gated().map(|pod| key_of(pod)));
+        }
+        standing
+    }
+
+    /// Looks at a unit again at a time, whatever happens until then.
+    pub(crate) fn look_at(&mut self, unit: &Unit, at: Timestamp) {
+        self.timers.insert((at, unit.clone()));
+    }
+}
+
+/// How much of a gang has a node.
+#[derive(Debug)]
+pub(crate) struct Standing {
+    pub(crate) bound: usize,
+    /// Every pod-group has its minimum.
+    pub(crate) is_whole: bool,
+    /// A pod that is listed and still has Grove's gate: the gang is about to be whole.
+    pub(crate) held_back: Option<PodKey>,
+}

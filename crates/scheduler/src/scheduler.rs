@@ -1,0 +1,240 @@
+//! The scheduler as a whole: watches on one side, requests on the other, and one loop in between that decides.
+//!
+//! The loop owns all state, so nothing is locked and decisions follow one after the other; requests are under way beside
+//! it, many at once, and their answers come back as one more thing that was seen.
+
+use std::fmt::Debug;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::join_all;
+use grove_api::{ClusterTopology, ClusterTopologyBinding, PodGang, TopologyDomain};
+use grove_runtime::{Change, Feed, Notice, Store, Unreadable};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim, Pod};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use k8s_openapi::api::scheduling::v1::PriorityClass;
+use kube::api::Api;
+use kube::core::TypeMeta;
+use kube::runtime::watcher;
+use kube::{Client, Resource};
+use serde::de::DeserializeOwned;
+use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
+use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use crate::core::{Core, Policy};
+use crate::seen::{Kept, Seen};
+use crate::write::{Action, Done, Writer};
+
+type Watching = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// What a scheduler goes by.
+#[derive(Clone)]
+pub struct Settings {
+    pub policy: Policy,
+    /// Binds that are under way at once.
+    pub binds_max: usize,
+    /// Other requests that are under way at once.
+    pub writes_max: usize,
+    pub clock: Arc<dyn Fn() -> Timestamp + Send + Sync>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            policy: Policy::default(),
+            binds_max: 64,
+            writes_max: 16,
+            clock: Arc::new(Timestamp::now),
+        }
+    }
+}
+
+impl Debug for Settings {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Settings")
+            .field("policy", &self.policy)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The gang scheduler.
+pub struct Scheduler {
+    client: Client,
+    settings: Settings,
+}
+
+impl Debug for Scheduler {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Scheduler")
+            .field("settings", &self.settings)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Scheduler {
+    pub fn new(client: Client, settings: Settings) -> Self {
+        Self { client, settings }
+    }
+
+    /// Works until told to stop. Binds that are under way then are finished.
+    pub async fn run(&self, stop: CancellationToken) {
+        let (seen, inbox) = mpsc::unbounded_channel();
+        let (told, mut notices) = mpsc::unbounded_channel();
+        let mut synced = Vec::new();
+        let watches: Vec<Watching> = vec![
+            self.watch::<Node>(&seen, &mut synced),
+            self.watch::<Pod>(&seen, &mut synced),
+            self.watch::<PodGang>(&seen, &mut synced),
+            self.watch::<ClusterTopology>(&seen, &mut synced),
+            self.watch::<ClusterTopologyBinding>(&seen, &mut synced),
+            self.watch::<TopologyDomain>(&seen, &mut synced),
+            self.watch::<PriorityClass>(&seen, &mut synced),
+            self.watch::<PodDisruptionBudget>(&seen, &mut synced),
+            self.watch::<PersistentVolumeClaim>(&seen, &mut synced),
+            self.watch::<PersistentVolume>(&seen, &mut synced),
+        ];
+        let clock = &self.settings.clock;
+        tokio::select! {
+            // In this order every time: a run can be repeated.
+            biased;
+            _ = join_all(watches) => {}
+            () = grove_runtime::publish(&self.client, &self.settings.policy.name, &mut notices, || clock()) => {}
+            () = self.decide(inbox, told, synced, &stop) => {}
+        }
+    }
+
+    /// Decides, once everything has been seen: half a view would look like room.
+    async fn decide(
+        &self,
+        mut inbox: UnboundedReceiver<Seen>,
+        told: UnboundedSender<Notice>,
+        synced: Vec<watch::Receiver<bool>>,
+        stop: &CancellationToken,
+    ) {
+        let all_synced = join_all(synced.into_iter().map(|mut synced| async move {
+            // An error means that the watch has ended, and then so does everything.
+            let _ = synced.wait_for(|synced| *synced).await;
+        }));
+        if stop.run_until_cancelled(all_synced).await.is_none() {
+            return;
+        }
+        let mut core = Core::new(self.settings.policy.clone());
+        let mut requests = Requests::new(self);
+        loop {
+            while let Ok(seen) = inbox.try_recv() {
+                core.see(seen);
+            }
+            while let Some(done) = requests.under_way.try_join_next() {
+                core.done(done.unwrap_or(Done::Other), (self.settings.clock)());
+            }
+            let now = (self.settings.clock)();
+            let decided = core.step(now);
+            let is_idle = decided.is_none();
+            let decided = decided.unwrap_or_default();
+            decided.notices.into_iter().for_each(|notice| drop(told.send(notice)));
+            decided.actions.into_iter().for_each(|action| requests.send(action));
+            if !is_idle {
+                // Watches and answers have their turn before the next decision.
+                tokio::task::yield_now().await;
+                if stop.is_cancelled() {
+                    break;
+                }
+                continue;
+            }
+            let wait = core.next_at().map(|at| wait(now, at));
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => break,
+                Some(done) = requests.under_way.join_next() => core.done(done.unwrap_or(Done::Other), (self.settings.clock)()),
+                seen = inbox.recv() => match seen {
+                    Some(seen) => core.see(seen),
+                    None => break,
+                },
+                () = sleep(wait) => {}
+            }
+        }
+        // An answer that nobody waits for is an unknown outcome.
+        while requests.under_way.join_next().await.is_some() {}
+    }
+
+    fn watch<K>(&self, seen: &UnboundedSender<Seen>, synced: &mut Vec<watch::Receiver<bool>>) -> Watching
+    where
+        K: Kept + Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
+    {
+        let (is_synced, receiver) = watch::channel(false);
+        synced.push(receiver);
+        let feed = Feed {
+            kind: TypeMeta::resource::<K>(),
+            api: Api::all(self.client.clone()),
+            config: watcher::Config::default(),
+            read: K::slim,
+            store: Arc::new(Store::new(|_: &K| None)),
+        };
+        let seen = seen.clone();
+        Box::pin(async move {
+            let changed = |change: &Change<K>| {
+                // The loop has ended, and everything with it.
+                let _ = seen.send(K::seen(change.key.clone(), change.new.clone()));
+            };
+            feed.run(&is_synced, changed, report).await;
+        })
+    }
+}
+
+fn report(unreadable: Unreadable) {
+    let Unreadable { kind, key, reason, .. } = unreadable;
+    tracing::error!(kind, %key, reason, "an object cannot be read and is left out");
+}
+
+/// Requests that are under way.
+struct Requests {
+    writer: Writer,
+    binds: Arc<Semaphore>,
+    writes: Arc<Semaphore>,
+    clock: Arc<dyn Fn() -> Timestamp + Send + Sync>,
+    under_way: JoinSet<Done>,
+}
+
+impl Requests {
+    fn new(scheduler: &Scheduler) -> Self {
+        Self {
+            writer: Writer {
+                client: scheduler.client.clone(),
+                manager: scheduler.settings.policy.name.clone(),
+            },
+            binds: Arc::new(Semaphore::new(scheduler.settings.binds_max)),
+            writes: Arc::new(Semaphore::new(scheduler.settings.writes_max)),
+            clock: scheduler.settings.clock.clone(),
+            under_way: JoinSet::new(),
+        }
+    }
+
+    fn send(&mut self, action: Action) {
+        // What people read does not hold up what pods wait for.
+        let lane = match action {
+            Action::Bind { .. } => self.binds.clone(),
+            _ => self.writes.clone(),
+        };
+        let (writer, clock) = (self.writer.clone(), self.clock.clone());
+        self.under_way.spawn(async move {
+            let _permit = lane.acquire().await;
+            writer.carry_out(action, clock()).await
+        });
+    }
+}
+
+fn wait(now: Timestamp, at: Timestamp) -> Duration {
+    Duration::try_from(at.duration_since(now)).unwrap_or(Duration::ZERO)
+}
+
+async fn sleep(wait: Option<Duration>) {
+    match wait {
+        Some(wait) => tokio::time::sleep(wait).await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,410 @@
+//! What is known of the cluster: the mirror that the engine works on, and the pods and gangs that are to be placed.
+//!
+//! It takes objects as they come and notes in a [`Stir`] whom a change concerns and where it made room. It decides
+//! nothing, and holds nothing that a restart would miss but the binds that are under way.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use grove_api::podgang::{NamespacedName, PodGroup};
+use grove_api::{ClusterTopology, ClusterTopologyBinding, PodGang, PodGangSpec, TopologyDomain, labels};
+use grove_kubeplace::{GangRequest, Mirror, NotPlaceable, PodKey};
+use grove_placement::NodeId;
+use grove_runtime::ObjectKey;
+use grove_topology::Topology;
+use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::scheduling::v1::PriorityClass;
+use kube::ResourceExt;
+
+use crate::pod;
+use crate::queue::Unit;
+use crate::seen::Seen;
+
+/// Namespace, set and index of a PodCliqueSet replica, whose gangs share a domain.
+type ReplicaKey = (String, String, String);
+
+/// What a change set in motion.
+#[derive(Debug, Default)]
+pub(crate) struct Stir {
+    /// Units that changed themselves.
+    pub(crate) units: BTreeSet<Unit>,
+    /// Nodes on which there is, or may be, more room than before.
+    pub(crate) room: BTreeSet<NodeId>,
+    /// A node came or changed, or a topology did.
+    pub(crate) nodes: bool,
+}
+
+impl Stir {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.units.is_empty() && self.room.is_empty() && !self.nodes
+    }
+}
+
+#[derive(Debug, Default)]
+struct Topologies {
+    cluster: BTreeMap<String, Arc<ClusterTopology>>,
+    bindings: BTreeMap<String, Arc<ClusterTopologyBinding>>,
+    domains: BTreeMap<String, Arc<TopologyDomain>>,
+}
+
+impl Topologies {
+    /// The topology of a name: a ClusterTopology hides the others.
+    fn named(&self, name: &str) -> Option<Topology> {
+        let own = self.cluster.get(name).map(|object| Topology::from(&**object));
+        let bound = || self.bindings.get(name).map(|object| Topology::from(&**object));
+        let domain = || self.domains.get(name).map(|object| Topology::from(&**object));
+        own.or_else(bound).or_else(domain)
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct State {
+    pub(crate) mirror: Mirror,
+    /// Name of the scheduler whose pods are placed.
+    scheduler: String,
+    pub(crate) pods: BTreeMap<PodKey, Arc<Pod>>,
+    pub(crate) gangs: BTreeMap<ObjectKey, Arc<PodGang>>,
+    members: BTreeMap<ObjectKey, BTreeSet<PodKey>>,
+    replicas: BTreeMap<ReplicaKey, BTreeSet<ObjectKey>>,
+    nodes: BTreeMap<String, Arc<Node>>,
+    priorities: BTreeMap<String, Arc<PriorityClass>>,
+    topologies: Topologies,
+    pub(crate) stir: Stir,
+}
+
+impl State {
+    pub(crate) fn new(scheduler: &str, default_topology: &str) -> Self {
+        Self {
+            mirror: Mirror::new(default_topology),
+            scheduler: scheduler.to_owned(),
+            pods: BTreeMap::new(),
+            gangs: BTreeMap::new(),
+            members: BTreeMap::new(),
+            replicas: BTreeMap::new(),
+            nodes: BTreeMap::new(),
+            priorities: BTreeMap::new(),
+            topologies: Topologies::default(),
+            stir: Stir::default(),
+        }
+    }
+
+    pub(crate) fn see(&mut self, seen: Seen) {
+        match seen {
+            Seen::Node(key, node) => self.see_node(&key.name, node),
+            Seen::Pod(key, pod) => self.see_pod(pod_key(key), pod),
+            Seen::Gang(key, gang) => self.see_gang(key, gang),
+            Seen::ClusterTopology(key, object) => {
+                put(&mut self.topologies.cluster, &key.name, object);
+                self.topology_changed(&key.name);
+            }
+            Seen::TopologyBinding(key, object) => {
+                put(&mut self.topologies.bindings, &key.name, object);
+                self.topology_changed(&key.name);
+            }
+            Seen::TopologyDomain(key, object) => {
+                put(&mut self.topologies.domains, &key.name, object);
+                self.topology_changed(&key.name);
+            }
+            Seen::PriorityClass(key, class) => put(&mut self.priorities, &key.name, class),
+            Seen::DisruptionBudget(..) => {}
+            Seen::Claim(key, Some(claim)) => {
+                self.mirror.set_claim(&claim);
+                self.volumes_changed(&key);
+            }
+            Seen::Claim(key, None) => self.mirror.remove_claim(&key.namespace, &key.name),
+            Seen::Volume(_, Some(volume)) => self.mirror.set_volume(&volume),
+            Seen::Volume(key, None) => self.mirror.remove_volume(&key.name),
+        }
+    }
+
+    fn see_node(&mut self, name: &str, node: Option<Arc<Node>>) {
+        match &node {
+            Some(new) => {
+                let is_same = self.nodes.get(name).is_some_and(|old| is_same_node(old, new));
+                if !is_same {
+                    self.mirror.set_node(new);
+                    self.stir.room.extend(self.mirror.cluster().node(name));
+                    self.stir.nodes = true;
+                }
+            }
+            None => self.mirror.remove_node(name),
+        }
+        put(&mut self.nodes, name, node);
+    }
+
+    fn see_pod(&mut self, key: PodKey, new: Option<Arc<Pod>>) {
+        let old = self.pods.get(&key).cloned();
+        if let Some(old) = &old
+            && new.as_ref().is_none_or(|new| new.metadata.uid != old.metadata.uid)
+        {
+            self.lose_pod(&key, old);
+        }
+        let Some(new) = new else { return };
+        let old = self.pods.insert(key.clone(), new.clone());
+        if old.as_ref().is_some_and(|old| pod::is_same(old, &new)) {
+            return;
+        }
+        let before = self.mirror.node_of(&key).map(str::to_owned);
+        let room = before.as_deref().and_then(|node| self.mirror.cluster().node(node));
+        self.mirror.set_pod(&new);
+        let after = self.mirror.node_of(&key).map(str::to_owned);
+        if before.is_some() && after != before {
+            self.stir.room.extend(room);
+        }
+        let Some(unit) = self.unit_of(&new) else { return };
+        if let Unit::Gang(gang) = &unit {
+            self.members.entry(gang.clone()).or_default().insert(key);
+        }
+        let standing = |pod: &Pod, node: &Option<String>| (pod::waits(pod), pod::is_live(pod), node.clone());
+        // That a bind of ours is now seen is no news.
+        let is_news = old.is_none_or(|old| standing(&old, &before) != standing(&new, &after));
+        if is_news || (before.is_none() && pod::waits(&new)) {
+            self.stir.units.insert(unit);
+        }
+    }
+
+    /// A pod is gone, or its name is another's now.
+    fn lose_pod(&mut self, key: &PodKey, old: &Pod) {
+        let node = self
+            .mirror
+            .node_of(key)
+            .and_then(|node| self.mirror.cluster().node(node));
+        self.stir.room.extend(node);
+        self.mirror.remove_pod(key);
+        self.pods.remove(key);
+        let Some(unit) = self.unit_of(old) else { return };
+        if let Unit::Gang(gang) = &unit {
+            if let Some(members) = self.members.get_mut(gang) {
+                members.remove(key);
+            }
+            // The gangs of a replica hold each other in place.
+            self.stir.units.extend(self.siblings(gang).into_iter().map(Unit::Gang));
+        }
+        self.stir.units.insert(unit);
+    }
+
+    fn see_gang(&mut self, key: ObjectKey, gang: Option<Arc<PodGang>>) {
+        let old = self.gangs.get(&key);
+        let is_same = |old: &PodGang, new: &PodGang| {
+            old.metadata.uid == new.metadata.uid
+                && old.spec == new.spec
+                && old.metadata.annotations == new.metadata.annotations
+                && old.metadata.labels == new.metadata.labels
+                && old.metadata.deletion_timestamp == new.metadata.deletion_timestamp
+        };
+        let is_news = match (old, &gang) {
+            (Some(old), Some(new)) => !is_same(old, new),
+            _ => true,
+        };
+        if let Some(replica) = old.and_then(|old| replica_of(old))
+            && let Some(gangs) = self.replicas.get_mut(&replica)
+        {
+            gangs.remove(&key);
+        }
+        if let Some(replica) = gang.as_ref().and_then(|gang| replica_of(gang)) {
+            self.replicas.entry(replica).or_default().insert(key.clone());
+        }
+        match gang {
+            Some(gang) => self.gangs.insert(key.clone(), gang),
+            None => self.gangs.remove(&key),
+        };
+        if is_news {
+            self.stir.units.insert(Unit::Gang(key));
+        }
+    }
+
+    fn topology_changed(&mut self, name: &str) {
+        match self.topologies.named(name) {
+            Some(topology) => self.mirror.set_topology(&topology),
+            None => self.mirror.remove_topology(name),
+        }
+        self.stir.nodes = true;
+        let of_topology = |gang: &&ObjectKey| self.gangs[*gang].spec.topology_ref.as_deref() == Some(name);
+        let gangs = self.gangs.keys().filter(of_topology).cloned();
+        self.stir.units.extend(gangs.map(Unit::Gang).collect::<Vec<_>>());
+    }
+
+    /// A claim that is bound now may let its pods be placed, or hold them to a node.
+    fn volumes_changed(&mut self, claim: &ObjectKey) {
+        let waiting = self
+            .pods
+            .values()
+            .filter(|pod| pod::waits(pod) && pod::uses_claim(pod, claim));
+        let units: Vec<Unit> = waiting.filter_map(|pod| self.unit_of(pod)).collect();
+        self.stir.units.extend(units);
+    }
+
+    /// A bind is about to be sent.
+    pub(crate) fn assume(&mut self, key: &PodKey, node: &str) -> Option<Arc<Pod>> {
+        let pod = self.pods.get(key)?.clone();
+        self.mirror.assume(&pod, node);
+        Some(pod)
+    }
+
+    /// A bind was refused: the place is free again, unless the pod was seen there after all.
+    pub(crate) fn forget(&mut self, key: &PodKey, uid: Option<&str>) {
+        let known = self.pods.get(key);
+        if known.is_some_and(|pod| pod.metadata.uid.as_deref() != uid || pod::node(pod).is_some()) {
+            return;
+        }
+        let node = self
+            .mirror
+            .node_of(key)
+            .and_then(|node| self.mirror.cluster().node(node));
+        self.stir.room.extend(node);
+        self.mirror.remove_pod(key);
+    }
+
+    /// The unit that a pod is placed with; none if somebody else places it.
+    pub(crate) fn unit_of(&self, pod: &Pod) -> Option<Unit> {
+        if pod::scheduler(pod) != self.scheduler {
+            return None;
+        }
+        let namespace = pod.metadata.namespace.clone().unwrap_or_default();
+        let key = |name: String| ObjectKey::new(namespace, name);
+        Some(match pod.labels().get(labels::PODGANG) {
+            Some(gang) => Unit::Gang(key(gang.clone())),
+            None => Unit::Pod(key(pod.name_any())),
+        })
+    }
+
+    /// The gang to place: of a pod without one, a gang of its own. None if there is none, or it is somebody else's.
+    pub(crate) fn gang_of(&self, unit: &Unit) -> Option<Arc<PodGang>> {
+        match unit {
+            Unit::Gang(key) => {
+                let gang = self.gangs.get(key)?;
+                let scheduler = gang.labels().get(labels::SCHEDULER_NAME);
+                let is_ours = match scheduler {
+                    Some(name) => *name == self.scheduler,
+                    None => self.members.get(key).is_some_and(|members| !members.is_empty()),
+                };
+                is_ours.then(|| gang.clone())
+            }
+            Unit::Pod(key) => {
+                let pod = self.pods.get(&pod_key(key.clone()))?;
+                Some(Arc::new(gang_of_one(pod)))
+            }
+        }
+    }
+
+    /// The gang as the engine takes it. Pods that do not wait for this scheduler yet are not shown to it.
+    pub(crate) fn request(&mut self, gang: &PodGang) -> Result<GangRequest, NotPlaceable> {
+        let (pods, mirror) = (&self.pods, &mut self.mirror);
+        let scheduler = &self.scheduler;
+        let is_shown = |pod: &&Arc<Pod>| {
+            pod::is_live(pod) && (pod::has_place(pod) || pod::waits(pod)) && pod::scheduler(pod) == scheduler
+        };
+        mirror.gang(gang, |key| pods.get(key).filter(is_shown).map(|pod| &**pod))
+    }
+
+    /// The pods that a gang lists and that live, by pod-group.
+    pub(crate) fn listed<'a>(&'a self, group: &'a PodGroup) -> impl Iterator<Item = &'a Arc<Pod>> {
+        let pods = group
+            .pod_references
+            .iter()
+            .filter_map(|reference| self.pods.get(reference));
+        pods.filter(|pod| pod::is_live(pod))
+    }
+
+    /// Whether a pod has a node, or is about to.
+    pub(crate) fn is_placed(&self, pod: &Pod) -> bool {
+        self.mirror.node_of(&key_of(pod)).is_some()
+    }
+
+    /// The pods of a unit that wait for a node.
+    pub(crate) fn waiting(&self, unit: &Unit) -> Vec<Arc<Pod>> {
+        let waits = |pod: &&Arc<Pod>| pod::waits(pod) && !self.is_placed(pod);
+        match unit {
+            Unit::Pod(key) => self
+                .pods
+                .get(&pod_key(key.clone()))
+                .filter(waits)
+                .cloned()
+                .into_iter()
+                .collect(),
+            Unit::Gang(key) => {
+                let members = self.members.get(key).into_iter().flatten();
+                let pods = members.filter_map(|member| self.pods.get(member));
+                pods.filter(waits).cloned().collect()
+            }
+        }
+    }
+
+    pub(crate) fn priority(&self, gang: &PodGang) -> i32 {
+        let named = gang
+            .spec
+            .priority_class_name
+            .as_ref()
+            .and_then(|name| self.priorities.get(name));
+        let of_pods = || {
+            let pods = gang.spec.pod_groups.iter().flat_map(|group| self.listed(group));
+            pods.filter_map(|pod| pod.spec.as_ref()?.priority).max()
+        };
+        named.and_then(|class| class.value).or_else(of_pods).unwrap_or(0)
+    }
+
+    /// The other gangs of the same replica.
+    fn siblings(&self, gang: &ObjectKey) -> Vec<ObjectKey> {
+        let replica = self.gangs.get(gang).and_then(|gang| replica_of(gang));
+        let gangs = replica.and_then(|replica| self.replicas.get(&replica));
+        gangs
+            .into_iter()
+            .flatten()
+            .filter(|other| *other != gang)
+            .cloned()
+            .collect()
+    }
+}
+
+fn put<V>(map: &mut BTreeMap<String, Arc<V>>, name: &str, object: Option<Arc<V>>) {
+    match object {
+        Some(object) => map.insert(name.to_owned(), object),
+        None => map.remove(name),
+    };
+}
+
+pub(crate) fn pod_key(key: ObjectKey) -> PodKey {
+    NamespacedName {
+        namespace: key.namespace,
+        name: key.name,
+    }
+}
+
+pub(crate) fn key_of(pod: &Pod) -> PodKey {
+    pod_key(ObjectKey::of(&pod.metadata))
+}
+
+fn replica_of(gang: &PodGang) -> Option<ReplicaKey> {
+    let label = |key: &str| gang.labels().get(key).cloned();
+    Some((
+        gang.namespace().unwrap_or_default(),
+        label(labels::PART_OF)?,
+        label(labels::PCS_REPLICA_INDEX)?,
+    ))
+}
+
+/// Whether nothing changed that placement looks at; a kubelet reports much else.
+fn is_same_node(old: &Node, new: &Node) -> bool {
+    let allocatable = |node: &Node| node.status.as_ref().and_then(|status| status.allocatable.clone());
+    old.metadata.labels == new.metadata.labels && old.spec == new.spec && allocatable(old) == allocatable(new)
+}
+
+/// A pod that belongs to no gang is a gang of one.
+fn gang_of_one(pod: &Pod) -> PodGang {
+    let group = PodGroup {
+        name: pod.name_any(),
+        pod_references: vec![key_of(pod)],
+        min_replicas: 1,
+        topology_constraint: None,
+    };
+    let mut gang = PodGang::new(
+        &pod.name_any(),
+        PodGangSpec {
+            pod_groups: vec![group],
+            ..PodGangSpec::default()
+        },
+    );
+    gang.metadata.namespace = pod.metadata.namespace.clone();
+    gang.metadata.creation_timestamp = pod.metadata.creation_timestamp.clone();
+    gang
+}

@@ -1,0 +1,184 @@
+//! What people are told: the gang's status, the pods' conditions, one Event for each outcome.
+//!
+//! Said when it is news, and not more often than a reader can follow: a pending gang's reason is looked for at most once
+//! in ten seconds. One write of a status is under way at a time; what changes meanwhile is said after it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use grove_api::PodGang;
+use grove_api::podgang::{PendingExplanation, Waiting};
+use grove_placement::{ScopeReport, Standing as Preference, report, score};
+use grove_runtime::Notice;
+use jiff::Timestamp;
+use kube::Resource;
+
+use crate::attempt::was_whole;
+use crate::core::{Core, Decided, Standing};
+use crate::pod;
+use crate::queue::{Hope, Rank, Unit};
+use crate::statement::{Statement, because, proven, reason};
+use crate::write::Action;
+
+/// Between two explanations of one unit.
+const EXPLAIN_EVERY: Duration = Duration::from_secs(10);
+/// How long a gang may be incomplete before that is worth saying: its pods are being made.
+const FORMING: Duration = Duration::from_secs(5);
+
+impl Core {
+    /// The gang has its minimum on nodes.
+    pub(crate) fn say_placed(&mut self, unit: &Unit, gang: &Arc<PodGang>, now: Timestamp) -> Decided {
+        self.unexplained.retain(|(_, _, other)| other != unit);
+        let Ok(request) = self.state.request(gang) else {
+            // Some of its pods went meanwhile; that is seen next.
+            return Decided::default();
+        };
+        let mut scopes = report(self.state.mirror.cluster(), &request.gang, &[]);
+        if self.policy.prefers_by_itself {
+            scopes.iter_mut().for_each(forget_own_preference);
+        }
+        let statement = Statement::placed(&scopes, score(&scopes));
+        self.say(unit, gang, statement, now)
+    }
+
+    pub(crate) fn say_pending(
+        &mut self,
+        unit: &Unit,
+        (gang, standing): (&Arc<PodGang>, &Standing),
+        pending: PendingExplanation,
+        now: Timestamp,
+    ) -> Decided {
+        let made = gang.metadata.creation_timestamp.as_ref().map_or(now, |time| time.0);
+        if pending.reason == reason::NOT_FORMED && now < made + FORMING {
+            self.look_at(unit, made + FORMING);
+            return Decided::default();
+        }
+        let statement = Statement::pending(pending);
+        let statement = match standing.bound > 0 && was_whole(gang) {
+            true => statement.members_missing(),
+            false => statement,
+        };
+        self.say(unit, gang, statement, now)
+    }
+
+    /// Notes that a unit does not fit and that nobody has said why.
+    pub(crate) fn explain_later(&mut self, unit: &Unit, rank: Rank, now: Timestamp) {
+        self.unexplained.retain(|(_, _, other)| other != unit);
+        let last = self.records.get(unit).and_then(|record| record.explained_at);
+        let at = last.map_or(now, |last| now.max(last + EXPLAIN_EVERY));
+        self.unexplained.insert((at, rank, unit.clone()));
+    }
+
+    /// Finds out why a unit does not fit, and says it.
+    pub(crate) fn explain(&mut self, unit: &Unit, now: Timestamp) -> Decided {
+        let (Some(gang), Some(rank)) = (self.state.gang_of(unit), self.rank(unit)) else {
+            return Decided::default();
+        };
+        self.records.entry(unit.clone()).or_default().explained_at = Some(now);
+        let Ok(request) = self.state.request(&gang) else {
+            return Decided::default();
+        };
+        let proof = grove_placement::explain(self.state.mirror.cluster(), &request.gang);
+        let pending = match &proof {
+            Some(proof) => proven(proof),
+            None => because(
+                reason::QUEUED,
+                "its turn comes when those before it are placed".to_owned(),
+                Waiting::Wait,
+            ),
+        };
+        if pending.waiting == Waiting::Never && self.queue.hope(unit).is_some() {
+            self.queue.park(unit.clone(), rank, Hope::Nodes);
+        }
+        let standing = self.standing(&gang);
+        self.say_pending(unit, (&gang, &standing), pending, now)
+    }
+
+    /// Says it, if it is news: on the gang, on the pods that wait, and in an Event.
+    fn say(&mut self, unit: &Unit, gang: &Arc<PodGang>, statement: Statement, now: Timestamp) -> Decided {
+        let mut decided = Decided::default();
+        if !statement.is_scheduled {
+            let waiting = self.state.waiting(unit).into_iter();
+            let unmarked = waiting.filter(|pod| pod::complaint(pod) != Some(&statement.message));
+            decided.actions.extend(unmarked.map(|pod| Action::Mark {
+                pod,
+                message: statement.message.clone(),
+            }));
+        }
+        let record = self.records.entry(unit.clone()).or_default();
+        let stored = || match unit {
+            Unit::Gang(_) => Statement::stored(gang),
+            Unit::Pod(_) => None,
+        };
+        let said = record.said.clone().or_else(stored);
+        record.to_say = None;
+        if said.as_ref().is_some_and(|said| said.says_the_same(&statement)) {
+            record.said = said;
+            return decided;
+        }
+        if record.is_writing {
+            record.to_say = Some(statement);
+            return decided;
+        }
+        let is_other_outcome = said.is_none_or(|said| said.reason != statement.reason);
+        record.said = Some(statement.clone());
+        if is_other_outcome {
+            decided.notices.extend(self.notice(unit, gang, &statement, now));
+        }
+        if let Unit::Gang(_) = unit {
+            self.records.entry(unit.clone()).or_default().is_writing = true;
+            let gang = gang.clone();
+            let statement = Box::new(statement);
+            decided.actions.push(Action::Say { gang, statement });
+        }
+        decided
+    }
+
+    fn notice(&self, unit: &Unit, gang: &PodGang, statement: &Statement, now: Timestamp) -> Option<Notice> {
+        let about = match unit {
+            Unit::Gang(_) => gang.object_ref(&()),
+            Unit::Pod(_) => {
+                let pods = gang.spec.pod_groups.iter().flat_map(|group| self.state.listed(group));
+                pods.map(|pod| pod.object_ref(&())).next()?
+            }
+        };
+        let note = match statement.is_scheduled {
+            true => placed_where(statement),
+            false => statement.message.clone(),
+        };
+        Some(Notice {
+            about,
+            is_warning: !statement.is_scheduled,
+            reason: if statement.is_scheduled {
+                "Scheduled"
+            } else {
+                "FailedScheduling"
+            }
+            .to_owned(),
+            action: "Placing",
+            note,
+            occasion: Some(now),
+        })
+    }
+}
+
+/// "Placed in rack r7"; the narrowest level at which the gang is whole.
+fn placed_where(statement: &Statement) -> String {
+    let gang = statement.placement.first().map(|place| place.scope.clone());
+    let mut of_gang = statement
+        .placement
+        .iter()
+        .filter(|place| Some(&place.scope) == gang.as_ref());
+    match of_gang.rfind(|place| place.domains.len() == 1) {
+        Some(place) => format!("Placed in {} {}", place.level, place.domains[0]),
+        None => "Placed".to_owned(),
+    }
+}
+
+/// The narrowest level is preferred by the operator's policy unless a user asks for another.
+fn forget_own_preference(scope: &mut ScopeReport) {
+    let narrowest = scope.domains.last().map(|(word, _)| word);
+    if scope.preferred.as_ref() == narrowest {
+        scope.standing = Preference::Indifferent;
+    }
+}
