@@ -4,23 +4,20 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use grove_api::conditions::podgang::INITIALIZED;
-use grove_api::podcliqueset::ScalingGroupTemplate;
 use grove_api::{
     ClusterTopology, ClusterTopologyBinding, PodClique, PodCliqueSet, PodGang, PodGangStatus, TopologyDomain,
 };
 use grove_topology::resolve::packing_reference;
-use grove_topology::translate::{GangKind, GangShape, GroupReplica, PodGroupShape, translate};
 use grove_topology::{Resolution, TopologyKind};
 use grove_workload::conditions;
 use grove_workload::diff::{Content, changes};
-use grove_workload::expand::gangs::{GangClique, GangPlan};
 use grove_workload::gang::{self, Member, Members};
 use grove_workload::meta::uid;
-use grove_workload::names::{self, is_owned_by};
+use grove_workload::names::is_owned_by;
 use grove_workload::observed::ObservedPod;
-use kube::ResourceExt;
 
 use crate::backends;
+use crate::constrain::constrain;
 use crate::key::Key;
 use crate::shell::{Shell, Surroundings};
 use crate::write::{self, Report, WriteError};
@@ -62,7 +59,8 @@ pub(crate) async fn look(shell: &Shell, set: &ObjectKey, replica: i32, name: &st
     let mut wanted = expansion.gang(plan);
     let backend = backends::of(shell.settings.scheduler.default_profile);
     backend.mark_gang(&mut wanted);
-    constrain(&mut wanted, (&around.set, plan), &resolution, (shell, owned));
+    let packing = shell.view.tas.preferred_packing;
+    constrain(&mut wanted, (&around.set, plan), &resolution, (packing, owned));
     gang::fill_references(&mut wanted, stored.as_deref(), &members);
     let observed: Vec<Arc<PodGang>> = stored.into_iter().collect();
     let changes = changes(uid(&*around.set), vec![wanted], &observed, Content::Whole);
@@ -103,57 +101,6 @@ async fn resolution(shell: &Shell, set: &PodCliqueSet, existing: Option<&PodGang
         }
     }
     Ok(shell.view.resolve(reference))
-}
-
-/// Puts the constraints of the set on one of its gangs.
-fn constrain(
-    wanted: &mut PodGang,
-    (set, plan): (&PodCliqueSet, &GangPlan<'_>),
-    resolution: &Resolution,
-    (shell, existing): (&Shell, Option<&PodGang>),
-) {
-    let groups = GroupNames::of(set, plan);
-    let packing = shell.view.tas.preferred_packing;
-    translate(set, resolution, packing, &groups.shape(plan), existing).apply_to(wanted);
-}
-
-/// For each clique of a plan that is a member of a scaling group: name and index of the group's replica, and the group in
-/// the template.
-struct GroupNames<'a>(Vec<Option<(String, &'a str)>>);
-
-impl<'a> GroupNames<'a> {
-    fn of(set: &'a PodCliqueSet, plan: &GangPlan<'_>) -> Self {
-        let groups = &set.spec.template.scaling_groups;
-        let set_name = set.name_any();
-        let name = |clique: &GangClique<'_>| {
-            let (group, index) = clique.group_replica.as_ref()?;
-            let is_it = |template: &&ScalingGroupTemplate| {
-                names::scaling_group(&set_name, plan.replica, &template.name) == *group
-            };
-            let template = groups.iter().find(is_it)?;
-            Some((format!("{group}-{index}"), template.name.as_str()))
-        };
-        Self(plan.cliques.iter().map(name).collect())
-    }
-
-    fn shape(&'a self, plan: &'a GangPlan<'_>) -> GangShape<'a> {
-        let pod_groups = plan.cliques.iter().zip(&self.0).map(|(clique, group)| PodGroupShape {
-            name: &clique.name,
-            clique: &clique.template.name,
-            group_replica: group
-                .as_ref()
-                .map(|(name, scaling_group)| GroupReplica { name, scaling_group }),
-        });
-        let scaling_group = self.0.iter().flatten().next().map(|(_, scaling_group)| *scaling_group);
-        let kind = match (&plan.base, scaling_group) {
-            (Some(_), Some(scaling_group)) => GangKind::Scaled { scaling_group },
-            _ => GangKind::Base,
-        };
-        GangShape {
-            kind,
-            pod_groups: pod_groups.collect(),
-        }
-    }
 }
 
 type Pods = BTreeMap<String, Vec<ObservedPod>>;

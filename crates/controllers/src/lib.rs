@@ -11,6 +11,7 @@
 mod affected;
 mod backends;
 mod clique;
+mod constrain;
 mod events;
 mod gang;
 mod group;
@@ -27,6 +28,7 @@ mod topology;
 pub mod wait_for;
 mod write;
 
+pub use constrain::constrain;
 pub use key::Key;
 pub use operator::Operator;
 pub use shell::Settings;

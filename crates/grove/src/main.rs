@@ -14,9 +14,11 @@ mod lease;
 mod logging;
 mod metrics;
 mod node_file;
+mod output;
 mod profile;
 mod racks;
 mod rate_limit;
+mod topologies;
 
 use std::process::ExitCode;
 
@@ -40,6 +42,8 @@ enum Command {
     Crds(commands::crds::Args),
     /// Run the operator: it turns PodCliqueSets into running gangs, and answers the API server about them
     Operator(commands::operator::Args),
+    /// Say where the gangs of PodCliqueSets would go, and why some would not: nodes, topologies and workloads from files
+    Plan(commands::plan::Args),
     /// Wait until PodCliques are ready; the init container that keeps a start order
     WaitFor(commands::wait_for::Args),
     /// Topologies of a cluster: which there are, who uses them, and whether the nodes' labels are right
@@ -52,6 +56,7 @@ fn main() -> ExitCode {
         Command::Cluster(args) => commands::cluster::run(&args),
         Command::Crds(args) => commands::crds::run(&args),
         Command::Operator(args) => commands::operator::run(&args),
+        Command::Plan(args) => commands::plan::run(&args),
         Command::WaitFor(args) => commands::wait_for::run(&args),
         Command::Topology(args) => commands::topology::run(&args),
     }

@@ -4,5 +4,6 @@ pub(crate) mod cluster;
 pub(crate) mod crds;
 pub(crate) mod demo;
 pub(crate) mod operator;
+pub(crate) mod plan;
 pub(crate) mod topology;
 pub(crate) mod wait_for;

@@ -5,4 +5,5 @@
 mod cli;
 mod embedded;
 mod operator;
+mod plan;
 mod topology;

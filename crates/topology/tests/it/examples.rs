@@ -25,7 +25,11 @@ fn examples() -> Examples {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
     let mut examples = Examples::default();
     for file in fs::read_dir(folder).expect("the folder of examples") {
-        let text = fs::read_to_string(file.expect("a file of the folder").path()).expect("a text file");
+        let path = file.expect("a file of the folder").path();
+        if path.is_dir() {
+            continue;
+        }
+        let text = fs::read_to_string(path).expect("a text file");
         for document in text.split("\n---\n") {
             let value: Value = serde_saphyr::from_str(document).expect("a manifest");
             let kind = value["kind"].as_str().unwrap_or_default().to_owned();

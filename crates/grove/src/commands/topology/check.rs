@@ -4,9 +4,9 @@ use std::process::ExitCode;
 
 use grove_topology::survey::{Finding, Severity, check_constraints, check_nodes};
 
-use super::output::{self, Format};
 use super::read::Seen;
 use crate::exit::{self, Failure};
+use crate::output::{self, Format};
 
 pub(super) fn print(seen: &Seen, strict: bool, format: Format) -> Result<ExitCode, Failure> {
     let topologies = seen.topologies();

@@ -6,9 +6,9 @@ use grove_api::ClusterTopology;
 use grove_topology::survey::{Candidate, discover};
 use serde_json::json;
 
-use super::output::{self, Format, columns, row};
 use super::read::Seen;
 use crate::exit::{self, Failure};
+use crate::output::{self, Format, columns, row};
 
 /// The proposal goes to stdout, so that it can be piped into `kubectl apply -f -`; how it came about goes to stderr.
 pub(super) fn print(seen: &Seen, name: &str, format: Format) -> Result<ExitCode, Failure> {

@@ -4,7 +4,6 @@
 mod check;
 mod discover;
 mod list;
-mod output;
 mod read;
 mod tree;
 mod usage;
@@ -16,7 +15,7 @@ use grove_api::config::ClientConnection;
 
 use crate::client::Cluster;
 use crate::exit::{self, Failure};
-use output::Format;
+use crate::output::Format;
 use read::Seen;
 
 #[derive(Debug, clap::Args)]

@@ -2,12 +2,7 @@
 
 use std::fmt::Debug;
 
-use grove_api::config::{
-    ConstraintUpdates, OnBackendTopologyFailure, OnTopologyMissing, OnTopologyMissingAtStart, PreferredPacking,
-    ScaleOut, TopologyAwareScheduling, TopologySource,
-};
-use grove_api::{ClusterTopology, ClusterTopologyBinding, PodCliqueSet, TopologyDomain};
-use grove_topology::resolve::{self, Found};
+use grove_api::{ClusterTopologyBinding, PodCliqueSet};
 use grove_topology::survey::NodeLabels;
 use grove_topology::usage::Usage;
 use grove_topology::{Resolution, Topology, TopologyKind};
@@ -19,6 +14,7 @@ use serde::de::DeserializeOwned;
 
 use crate::client::{Cluster, no_answer};
 use crate::exit::Failure;
+use crate::topologies::Topologies;
 
 /// Objects that are read at once.
 const PAGE: u32 = 500;
@@ -26,12 +22,9 @@ const PAGE: u32 = 500;
 /// Everything that topologies are made of.
 #[derive(Debug)]
 pub(super) struct Seen {
-    pub(super) cluster_topologies: Vec<ClusterTopology>,
-    bindings: Vec<ClusterTopologyBinding>,
-    pub(super) topology_domains: Vec<TopologyDomain>,
+    objects: Topologies,
     pub(super) sets: Vec<PodCliqueSet>,
     pub(super) nodes: Vec<NodeLabels>,
-    tas: TopologyAwareScheduling,
 }
 
 impl Seen {
@@ -43,13 +36,14 @@ impl Seen {
             name: node.name_any(),
             labels: node.metadata.labels.unwrap_or_default(),
         };
+        let mut objects = Topologies::new(topology_domain_name);
+        objects.cluster_topologies = list(client).await.map_err(failed)?;
+        objects.bindings = list(client).await.map_err(failed)?;
+        objects.topology_domains = list(client).await.map_err(failed)?;
         Ok(Self {
-            cluster_topologies: list(client).await.map_err(failed)?,
-            bindings: list(client).await.map_err(failed)?,
-            topology_domains: list(client).await.map_err(failed)?,
+            objects,
             sets: list(client).await.map_err(failed)?,
             nodes: nodes.into_iter().map(node).collect(),
-            tas: assumed(topology_domain_name),
         })
     }
 
@@ -60,20 +54,21 @@ impl Seen {
             let mut ready = conditions?.iter().filter(|condition| condition.type_ == "Ready");
             ready.next().map(|condition| condition.status.clone())
         };
-        let own = self.cluster_topologies.iter().map(|object| {
+        let own = self.objects.cluster_topologies.iter().map(|object| {
             let conditions = object.status.as_ref().map(|status| &status.conditions);
             (Topology::from(object), ready(conditions))
         });
         let hidden = |binding: &&ClusterTopologyBinding| {
-            let mut names = self.cluster_topologies.iter().map(ResourceExt::name_any);
+            let mut names = self.objects.cluster_topologies.iter().map(ResourceExt::name_any);
             !names.any(|name| name == binding.name_any())
         };
         let bindings = self
+            .objects
             .bindings
             .iter()
             .filter(hidden)
             .map(|object| (Topology::from(object), None));
-        let domains = self.topology_domains.iter().map(|object| {
+        let domains = self.objects.topology_domains.iter().map(|object| {
             let conditions = object.status.as_ref().map(|status| &status.conditions);
             (Topology::from(object), ready(conditions))
         });
@@ -81,7 +76,7 @@ impl Seen {
     }
 
     pub(super) fn usage(&self) -> Usage {
-        Usage::of(&self.sets, &self.tas.source)
+        Usage::of(&self.sets, &self.objects.tas.source)
     }
 
     /// How many sets use a topology. A binding is used as the ClusterTopology that it stands for.
@@ -94,40 +89,7 @@ impl Seen {
     }
 
     pub(super) fn resolve(&self, set: &PodCliqueSet) -> Resolution {
-        let Some(reference) = resolve::reference(set, &self.tas.source) else {
-            return Resolution::Unused;
-        };
-        fn named<'a, K: Resource>(objects: &'a [K], name: &str) -> Option<&'a K> {
-            objects.iter().find(|object| object.name_any() == name)
-        }
-        let found = Found {
-            cluster_topology: named(&self.cluster_topologies, reference.name),
-            binding: named(&self.bindings, reference.name),
-            topology_domain: named(&self.topology_domains, reference.name),
-        };
-        resolve::resolve(Some(reference), &self.tas, &found)
-    }
-}
-
-/// The operator's configuration is a file that this command does not have; what matters of it here is the source.
-fn assumed(topology_domain_name: Option<String>) -> TopologyAwareScheduling {
-    let source = match topology_domain_name {
-        Some(topology_domain_name) => TopologySource::TopologyDomain {
-            topology_domain_name,
-            on_topology_missing_at_start: OnTopologyMissingAtStart::Fail,
-            on_topology_missing: OnTopologyMissing::RejectConstrained,
-        },
-        None => TopologySource::ClusterTopology { levels: vec![] },
-    };
-    TopologyAwareScheduling {
-        enabled: true,
-        source,
-        preferred_packing: PreferredPacking::Constrained,
-        constraint_updates: ConstraintUpdates::Immutable,
-        scale_out: ScaleOut::SameDomain,
-        default_pack_domain: None,
-        protect_default_topology: true,
-        on_backend_topology_failure: OnBackendTopologyFailure::Retry,
+        self.objects.resolve(set)
     }
 }
 

@@ -4,9 +4,9 @@ use std::process::ExitCode;
 
 use grove_topology::survey::{self, Domain};
 
-use super::output::{self, Format};
 use super::read::Seen;
 use crate::exit::Failure;
+use crate::output::{self, Format};
 
 pub(super) fn print(seen: &Seen, (name, depth): (&str, Option<&str>), format: Format) -> Result<ExitCode, Failure> {
     let topologies = seen.topologies();

@@ -4,9 +4,9 @@ use std::process::ExitCode;
 
 use serde::Serialize;
 
-use super::output::{self, Format, columns, row};
 use super::read::Seen;
 use crate::exit::Failure;
+use crate::output::{self, Format, columns, row};
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]

@@ -7,14 +7,14 @@ use serde::Serialize;
 use crate::exit::{Failure, one_line};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(super) enum Format {
+pub(crate) enum Format {
     Table,
     Json,
     Yaml,
 }
 
 /// Prints `value` for programs, or what `table` makes of it.
-pub(super) fn print<T: Serialize>(format: Format, value: &T, table: impl FnOnce(&T) -> String) -> Result<(), Failure> {
+pub(crate) fn print<T: Serialize>(format: Format, value: &T, table: impl FnOnce(&T) -> String) -> Result<(), Failure> {
     let failed = |error: anyhow::Error| Failure::NoAnswer(format!("cannot print the answer: {}", one_line(error)));
     let text = match format {
         Format::Table => table(value),
@@ -34,7 +34,7 @@ fn write(text: &str) -> io::Result<()> {
 }
 
 /// Columns as wide as they must be; the first row is the head.
-pub(super) fn columns(rows: &[Vec<String>]) -> String {
+pub(crate) fn columns(rows: &[Vec<String>]) -> String {
     let count = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| {
         rows.iter()
@@ -51,6 +51,6 @@ pub(super) fn columns(rows: &[Vec<String>]) -> String {
 }
 
 /// A row of a table.
-pub(super) fn row<const N: usize>(cells: [&str; N]) -> Vec<String> {
+pub(crate) fn row<const N: usize>(cells: [&str; N]) -> Vec<String> {
     cells.iter().map(|cell| (*cell).to_owned()).collect()
 }

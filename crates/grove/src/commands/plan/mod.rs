@@ -1,0 +1,66 @@
+//! `grove plan`: where the gangs of PodCliqueSets would go, without any cluster.
+//!
+//! ```text
+//! files ─ read ─▶ Input ─ expand ─▶ gangs with their pods ─ place ─▶ Answer ─ show ─▶ table, JSON, YAML
+//! ```
+//! The same functions decide here as in a cluster: what a set becomes, what its words mean, where pods go. Nothing but
+//! the files is read, and nothing is written.
+
+mod expand;
+mod place;
+mod read;
+mod show;
+#[cfg(test)]
+mod tests;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use crate::exit::{self, Failure};
+use crate::output::{self, Format};
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Nodes, topologies, running pods, priority classes and PodCliqueSets, as YAML or JSON; - is the standard input
+    #[arg(short, long = "filename", value_name = "FILE", required = true)]
+    files: Vec<PathBuf>,
+    /// How to print: table for people, json or yaml for programs
+    #[arg(short, long, value_enum, default_value_t = Format::Table)]
+    output: Format,
+    /// Levels of the default topology where no file has one, broad to narrow: zone=KEY,block=KEY,…
+    #[arg(long, value_name = "WORD=KEY,…", value_delimiter = ',')]
+    levels: Vec<String>,
+    /// The TopologyDomain that the operator was told to use
+    #[arg(long, value_name = "NAME")]
+    topology_domain_name: Option<String>,
+}
+
+pub(crate) fn run(args: &Args) -> ExitCode {
+    match answer(args) {
+        Ok(code) => code,
+        Err(failure) => {
+            eprintln!("{failure}");
+            failure.exit_code()
+        }
+    }
+}
+
+/// Exit code 1 says that something is not placed.
+fn answer(args: &Args) -> Result<ExitCode, Failure> {
+    let mut input = read::Input::new(args.topology_domain_name.clone());
+    for file in &args.files {
+        input.add(&read::text(file)?, &file.display().to_string())?;
+    }
+    input.complete(&args.levels)?;
+    for note in &input.notes {
+        eprintln!("{note}");
+    }
+    let planned = expand::gangs(&input)?;
+    let answer = place::place(&input, &planned);
+    output::print(args.output, &answer, show::table)?;
+    Ok(if answer.is_all_placed() {
+        ExitCode::SUCCESS
+    } else {
+        exit::FINDING.into()
+    })
+}

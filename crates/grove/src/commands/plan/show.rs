@@ -1,0 +1,57 @@
+//! The answer as a table: a line for each gang, then the reasons of those that are not placed.
+
+use super::place::{Answer, GangAnswer, Verdict};
+use crate::output::{columns, row};
+
+/// Domains of a level that are named; more are counted.
+const NAMED_MAX: usize = 3;
+
+pub(super) fn table(answer: &Answer) -> String {
+    let mut rows = vec![row(["GANG", "RESULT", "PODS", "WHERE"])];
+    for gang in &answer.gangs {
+        let result = match gang.result {
+            Verdict::Placed => "placed",
+            Verdict::Infeasible => "infeasible",
+            Verdict::Undecided => "undecided",
+        };
+        rows.push(row([&name(gang), result, &gang.pods.len().to_string(), &place(gang)]));
+    }
+    let summary = &answer.summary;
+    let mut lines = vec![columns(&rows), String::new()];
+    for gang in answer.gangs.iter().filter(|gang| gang.reason.is_some()) {
+        lines.push(format!(
+            "{}: {}",
+            name(gang),
+            gang.reason.as_deref().unwrap_or_default()
+        ));
+    }
+    lines.push(format!(
+        "{} of {} gangs and {} of {} pods have a place on {} nodes",
+        summary.placed, summary.gangs, summary.pods_placed, summary.pods, summary.nodes
+    ));
+    lines.join("\n")
+}
+
+fn name(gang: &GangAnswer) -> String {
+    format!("{}/{}", gang.namespace, gang.name)
+}
+
+/// The gang's own domains: by name where they are few, by number where they are many.
+fn place(gang: &GangAnswer) -> String {
+    let Some(scope) = gang.scopes.first() else {
+        return "-".to_owned();
+    };
+    let levels = scope.domains.iter().filter(|(_, names)| !names.is_empty());
+    let mut levels: Vec<(usize, String)> = levels
+        .map(|(level, names)| {
+            let text = if names.len() <= NAMED_MAX {
+                format!("{level} {}", names.join(","))
+            } else {
+                format!("{} {level}s", names.len())
+            };
+            (names.len(), text)
+        })
+        .collect();
+    levels.sort();
+    levels.into_iter().map(|(_, text)| text).collect::<Vec<_>>().join(", ")
+}

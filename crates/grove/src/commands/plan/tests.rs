@@ -1,0 +1,199 @@
+//! Texts in, places out: everything of the command but files and printing.
+
+use serde_json::{Value, json};
+
+use super::place::{Answer, Verdict};
+use super::{expand, place, read, show};
+use crate::exit::Failure;
+
+fn plan(texts: &[&str], levels: &[&str]) -> Result<Answer, Failure> {
+    let mut input = read::Input::new(None);
+    for (index, text) in texts.iter().enumerate() {
+        input.add(text, &format!("file {index}"))?;
+    }
+    let levels: Vec<String> = levels.iter().map(|level| (*level).to_owned()).collect();
+    input.complete(&levels)?;
+    Ok(place::place(&input, &expand::gangs(&input)?))
+}
+
+/// Hosts of 8 GPUs, `hosts` in each rack, in racks r0, r1, …
+fn nodes(racks: usize, hosts: usize) -> String {
+    let node = |at: usize| {
+        let (rack, host) = (at / hosts, at % hosts);
+        let name = format!("r{rack}h{host}");
+        json!({"metadata": {"name": name, "labels": {"x/rack": format!("r{rack}"), "kubernetes.io/hostname": name}},
+            "status": {"allocatable": {"cpu": "64", "nvidia.com/gpu": "8"}}})
+    };
+    let items: Vec<Value> = (0..racks * hosts).map(node).collect();
+    json!({"kind": "NodeList", "items": items}).to_string()
+}
+
+/// One clique of `pods` × `gpus` that must share a rack.
+fn set(name: &str, (pods, gpus): (usize, usize), more: Value) -> String {
+    let container = json!({"name": "m", "resources": {"limits": {"nvidia.com/gpu": gpus.to_string()}}});
+    let mut template = json!({
+        "topologyConstraint": {"packDomain": "rack"},
+        "cliques": [{"name": "w", "spec": {"roleName": "w", "replicas": pods, "podSpec": {"containers": [container]}}}],
+    });
+    template
+        .as_object_mut()
+        .unwrap()
+        .extend(more.as_object().unwrap().clone());
+    json!({"apiVersion": "grove.io/v1alpha1", "kind": "PodCliqueSet", "metadata": {"name": name},
+        "spec": {"replicas": 1, "template": template}})
+    .to_string()
+}
+
+const LEVELS: [&str; 2] = ["rack=x/rack", "host=kubernetes.io/hostname"];
+
+fn results(answer: &Answer) -> Vec<(&str, Verdict)> {
+    answer
+        .gangs
+        .iter()
+        .map(|gang| (gang.name.as_str(), gang.result))
+        .collect()
+}
+
+#[test]
+fn gangs_are_placed_one_after_the_other_and_refusals_say_why() {
+    let nodes = nodes(2, 2);
+    let [first, second] = ["a", "b"].map(|name| set(name, (2, 8), json!({})));
+    let third = set("c", (1, 1), json!({}));
+    let answer = plan(&[&nodes, &first, &second, &third], &LEVELS).unwrap();
+    assert_eq!(
+        results(&answer),
+        [
+            ("a-0", Verdict::Placed),
+            ("b-0", Verdict::Placed),
+            ("c-0", Verdict::Infeasible)
+        ]
+    );
+    assert_eq!(answer.gangs[0].scopes[0].domains["rack"].len(), 1);
+    assert_ne!(
+        answer.gangs[0].scopes[0].domains["rack"],
+        answer.gangs[1].scopes[0].domains["rack"]
+    );
+    let reason = answer.gangs[2].reason.as_deref().unwrap();
+    assert!(reason.contains("nvidia.com/gpu") || reason.contains("GPU"), "{reason}");
+    assert_eq!(
+        (answer.summary.placed, answer.summary.pods, answer.summary.pods_placed),
+        (2, 5, 4)
+    );
+    assert!(!answer.is_all_placed());
+}
+
+#[test]
+fn priority_goes_before_the_order_of_the_files() {
+    let class = json!({"kind": "PriorityClass", "metadata": {"name": "high"}, "value": 10}).to_string();
+    let low = set("low", (2, 8), json!({}));
+    let high = set("high", (2, 8), json!({"priorityClassName": "high"}));
+    let answer = plan(&[&nodes(1, 2), &low, &high, &class], &LEVELS).unwrap();
+    assert_eq!(
+        results(&answer),
+        [("high-0", Verdict::Placed), ("low-0", Verdict::Infeasible)]
+    );
+}
+
+#[test]
+fn pods_that_run_count_and_pin_their_gang() {
+    let set = set("a", (2, 8), json!({}));
+    let pod = |name: &str, node: &str, labels: Value| {
+        json!({"kind": "Pod", "metadata": {"name": name, "labels": labels},
+            "spec": {"nodeName": node, "containers": [{"name": "m", "resources": {"limits": {"nvidia.com/gpu": "8"}}}]},
+            "status": {"phase": "Running"}})
+        .to_string()
+    };
+    let own = json!({"grove.io/podclique": "a-0-w", "grove.io/podclique-pod-index": "0", "grove.io/podgang": "a-0"});
+    let own = pod("a-0-w-xxxxx", "r1h0", own);
+    let answer = plan(&[&nodes(2, 2), &own, &set], &LEVELS).unwrap();
+    let placed: Vec<(&str, &str)> = answer.gangs[0]
+        .pods
+        .iter()
+        .map(|pod| (pod.name.as_str(), pod.node.as_str()))
+        .collect();
+    assert_eq!(placed[0], ("a-0-w-xxxxx", "r1h0"));
+    assert_eq!(placed[1].1, "r1h1", "beside the one that runs");
+    let other = pod("other", "r1h1", json!({}));
+    let answer = plan(&[&nodes(2, 2), &own, &other, &set], &LEVELS).unwrap();
+    assert_eq!(answer.gangs[0].result, Verdict::Infeasible);
+}
+
+#[test]
+fn a_scaled_gang_follows_its_base_gang() {
+    let groups = json!({"podCliqueScalingGroups": [
+        {"name": "g", "cliqueNames": ["w"], "replicas": 2, "minAvailable": 1}]});
+    let answer = plan(&[&nodes(2, 2), &set("a", (1, 8), groups.clone())], &LEVELS).unwrap();
+    let racks: Vec<_> = answer
+        .gangs
+        .iter()
+        .map(|gang| &gang.scopes[0].domains["rack"])
+        .collect();
+    assert_eq!(racks.len(), 2);
+    assert_eq!(racks[0], racks[1], "the gangs of a replica share its rack");
+    let answer = plan(&[&nodes(2, 2), &set("a", (3, 8), groups)], &LEVELS).unwrap();
+    assert_eq!(
+        answer.gangs[1].reason.as_deref(),
+        Some("waits for its base gang a-0, which is not placed")
+    );
+}
+
+#[test]
+fn without_a_topology_the_labels_suggest_one() {
+    let nodes = nodes(2, 2).replace("x/rack", "topology.kubernetes.io/rack");
+    let answer = plan(&[&nodes, &set("a", (2, 8), json!({}))], &[]).unwrap();
+    assert_eq!(results(&answer), [("a-0", Verdict::Placed)]);
+}
+
+#[test]
+fn bad_input_is_named() {
+    let error = |texts: &[&str], levels: &[&str]| plan(texts, levels).unwrap_err().to_string();
+    let nodes = nodes(1, 1);
+    assert!(error(&[&set("a", (1, 1), json!({}))], &[]).contains("no file has a Node"));
+    assert!(error(&["a: ["], &[]).starts_with("file 0: "));
+    assert!(error(&["a: 1"], &[]).contains("kind: is missing"));
+    let unnamed = json!({"kind": "Node", "metadata": {}}).to_string();
+    assert!(error(&[&unnamed], &[]).contains("metadata.name: is missing"));
+    let wrong = json!({"kind": "Node", "metadata": {"name": "n"}, "spec": {"unschedulable": "yes"}}).to_string();
+    assert!(
+        error(&[&wrong], &[]).contains("Node n: spec.unschedulable: "),
+        "{}",
+        error(&[&wrong], &[])
+    );
+    assert!(error(&[&nodes], &["rack"]).contains("'rack' is not WORD=KEY"));
+    let unknown = set("a", (1, 1), json!({"topologyConstraint": {"packDomain": "block"}}));
+    let refused = error(&[&nodes, &unknown], &LEVELS);
+    assert!(
+        refused.contains("topology level 'block' not defined in ClusterTopology 'grove-topology'"),
+        "{refused}"
+    );
+}
+
+#[test]
+fn other_kinds_are_passed_over_with_a_note() {
+    let mut input = read::Input::new(None);
+    input.add(&nodes(1, 1), "nodes").unwrap();
+    input
+        .add(
+            "kind: Service\nmetadata: {name: s}\n---\nkind: List\nitems: [{kind: Service}]\n",
+            "other",
+        )
+        .unwrap();
+    input.complete(&[]).unwrap();
+    assert!(
+        input.notes.contains(&"not looked at: 2 Service".to_owned()),
+        "{:?}",
+        input.notes
+    );
+}
+
+#[test]
+fn the_table_names_the_domains_and_the_reasons() {
+    let [fits, not] = [set("a", (2, 8), json!({})), set("b", (9, 8), json!({}))];
+    let table = show::table(&plan(&[&nodes(2, 2), &fits, &not], &LEVELS).unwrap());
+    let lines: Vec<&str> = table.lines().collect();
+    assert_eq!(lines[0], "GANG         RESULT      PODS  WHERE");
+    assert_eq!(lines[1], "default/a-0  placed      2     rack r0, host r0h0,r0h1");
+    assert_eq!(lines[2], "default/b-0  infeasible  0     -");
+    assert!(lines[4].starts_with("default/b-0: needs "), "{table}");
+    assert_eq!(lines[5], "1 of 2 gangs and 2 of 11 pods have a place on 4 nodes");
+}
