@@ -26,6 +26,20 @@ pub fn fill(set: &mut PodCliqueSet) {
     template.headless_service_config.get_or_insert_default();
 }
 
+/// What is filled in otherwise than it was written, in words for whoever wrote it.
+pub fn remarks(set: &PodCliqueSet) -> Vec<String> {
+    let cliques = set.spec.template.cliques.iter().enumerate();
+    let zero = cliques.filter(|(_, clique)| clique.spec.replicas == 0);
+    zero.map(|(index, clique)| {
+        format!(
+            "spec.template.cliques[{index}].spec.replicas: 0 becomes 1 in clique '{}'; to run none of it, scale its \
+             PodClique or PodCliqueScalingGroup to 0 once it exists",
+            clique.name
+        )
+    })
+    .collect()
+}
+
 fn fill_clique(clique: &mut PodCliqueTemplate) {
     let spec = &mut clique.spec;
     if spec.replicas == 0 {
@@ -67,7 +81,14 @@ mod tests {
             max_replicas: 9,
             ..AutoScalingConfig::default()
         });
+        let told = remarks(&set);
+        assert_eq!(told.len(), 1);
+        assert!(
+            told[0].starts_with("spec.template.cliques[0].spec.replicas: 0 becomes 1 in clique 'fe'"),
+            "{told:?}"
+        );
         fill(&mut set);
+        assert!(remarks(&set).is_empty());
         let spec = &set.spec.template.cliques[0].spec;
         assert_eq!((spec.replicas, spec.min_available), (1, Some(1)));
         assert_eq!(spec.auto_scaling_config.as_ref().unwrap().min_replicas, Some(1));

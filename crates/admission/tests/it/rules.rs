@@ -403,3 +403,24 @@ async fn a_field_that_cannot_be_read_is_named() -> Result<()> {
     assert_eq!(causes(&response), [(field.into(), "FieldValueInvalid".into())]);
     Ok(())
 }
+
+/// Upstream makes one of nothing, and so do manifests that were written for it. Who meant nothing is told.
+#[tokio::test]
+async fn zero_replicas_of_a_clique_become_one_and_the_author_is_told() -> Result<()> {
+    let served = serve(FULL).await?;
+    let mut sent = set("a");
+    sent["spec"]["template"]["cliques"][1]["spec"]["replicas"] = json!(0);
+    sent["spec"]["template"]["cliques"][1]["spec"]["minAvailable"] = Value::Null;
+    let response = served.ask(Webhook::DefaultSet, create_set(sent)).await?;
+    assert_eq!(response["allowed"], true);
+    let warnings = response["warnings"].as_array().cloned().unwrap_or_default();
+    assert_eq!(warnings.len(), 1, "{response}");
+    let expected = "spec.template.cliques[1].spec.replicas: 0 becomes 1 in clique 'be'";
+    assert!(
+        warnings[0]
+            .as_str()
+            .is_some_and(|warning| warning.starts_with(expected)),
+        "{response}"
+    );
+    Ok(())
+}

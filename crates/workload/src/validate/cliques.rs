@@ -6,7 +6,7 @@ use grove_api::PodCliqueSet;
 use grove_api::podcliqueset::PodCliqueTemplate;
 use kube::ResourceExt;
 
-use super::{Path, Reason, Rules, Violations, is_dns_label};
+use super::{Path, Reason, Rules, Violations, no_dns_label, quoted};
 use crate::names::COMBINED_LENGTH_MAX;
 
 pub(super) fn check(set: &PodCliqueSet, template: &Path, found: &mut Violations) {
@@ -29,11 +29,12 @@ pub(super) fn check(set: &PodCliqueSet, template: &Path, found: &mut Violations)
         numbers(clique, &at(index).field("spec"), found);
     }
     let schedulers: BTreeSet<&str> = cliques.iter().filter_map(scheduler).collect();
-    found.invalid_if(
-        schedulers.len() > 1,
-        &path.field("spec").field("podSpec").field("schedulerName"),
-        "the schedulerName for all pods have to be the same",
+    let message = format!(
+        "the schedulerName for all pods have to be the same; found {}",
+        quoted(schedulers.iter().copied())
     );
+    let scheduler_name = path.field("spec").field("podSpec").field("schedulerName");
+    found.invalid_if(schedulers.len() > 1, &scheduler_name, &message);
 }
 
 fn name(set: &PodCliqueSet, clique: &PodCliqueTemplate, path: &Path, found: &mut Violations) {
@@ -41,13 +42,9 @@ fn name(set: &PodCliqueSet, clique: &PodCliqueTemplate, path: &Path, found: &mut
         found.add(path, Reason::Required, "field cannot be empty");
         return;
     }
-    if !is_dns_label(&clique.name) {
-        let why = "lower case letters, digits and '-', beginning and ending with a letter or digit";
-        found.add(
-            path,
-            Reason::Invalid,
-            format!("invalid PodCliqueTemplateSpec name: must be a DNS label: {why}"),
-        );
+    if let Some(why) = no_dns_label(&clique.name) {
+        let message = format!("invalid PodCliqueTemplateSpec name '{}': {why}", clique.name);
+        found.add(path, Reason::Invalid, message);
     }
     let groups = &set.spec.template.scaling_groups;
     let group = groups.iter().find(|group| group.clique_names.contains(&clique.name));
@@ -107,9 +104,13 @@ fn scheduler(clique: &PodCliqueTemplate) -> Option<&str> {
 pub(super) fn schedulers_are_enabled(set: &PodCliqueSet, rules: &Rules, found: &mut Violations) {
     let path = Path::root("spec").field("template").field("cliques");
     for (index, clique) in set.spec.template.cliques.iter().enumerate() {
-        if scheduler(clique).is_some_and(|name| !rules.schedulers.iter().any(|enabled| enabled == name)) {
-            let message = "schedulerName must be an enabled scheduler backend; this scheduler is not enabled in \
-                           OperatorConfiguration";
+        let disabled = scheduler(clique).filter(|name| !rules.schedulers.iter().any(|enabled| enabled == name));
+        if let Some(name) = disabled {
+            let message = format!(
+                "schedulerName must be an enabled scheduler backend; this scheduler is not enabled in \
+                 OperatorConfiguration: '{name}'; enabled: {}",
+                quoted(rules.schedulers.iter().map(String::as_str))
+            );
             let path = path.index(index).field("spec").field("podSpec").field("schedulerName");
             found.add(&path, Reason::Invalid, message);
         }

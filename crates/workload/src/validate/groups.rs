@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use grove_api::PodCliqueSet;
 use grove_api::podcliqueset::ScalingGroupTemplate;
 
-use super::{Path, Reason, Violations, is_dns_label};
+use super::{Path, Reason, Violations, no_dns_label, quoted};
 
 pub(super) fn check(set: &PodCliqueSet, template: &Path, found: &mut Violations) {
     let path = template.field("podCliqueScalingGroups");
@@ -20,13 +20,9 @@ pub(super) fn check(set: &PodCliqueSet, template: &Path, found: &mut Violations)
     let mut grouped = BTreeSet::new();
     for (index, group) in groups.iter().enumerate() {
         let path = at(index);
-        if !is_dns_label(&group.name) {
-            let why = "must be a DNS label: lower case letters, digits and '-'";
-            found.add(
-                &path.field("name"),
-                Reason::Invalid,
-                format!("invalid PodCliqueScalingGroupConfig name: {why}"),
-            );
+        if let Some(why) = no_dns_label(&group.name) {
+            let message = format!("invalid PodCliqueScalingGroupConfig name '{}': {why}", group.name);
+            found.add(&path.field("name"), Reason::Invalid, message);
         }
         members(set, group, &path.field("cliqueNames"), found);
         for name in &group.clique_names {
@@ -53,9 +49,14 @@ fn members(set: &PodCliqueSet, group: &ScalingGroupTemplate, path: &Path, found:
     if group.clique_names.is_empty() {
         found.add(path, Reason::Required, "field cannot be empty");
     }
-    let defined = |name: &String| set.spec.template.cliques.iter().any(|clique| clique.name == *name);
-    let unknown = !group.clique_names.iter().all(defined);
-    found.invalid_if(unknown, path, "unidentified PodClique names found");
+    let cliques = || set.spec.template.cliques.iter().map(|clique| clique.name.as_str());
+    let names = group.clique_names.iter().map(String::as_str);
+    let unknown: Vec<&str> = names.filter(|name| !cliques().any(|clique| clique == *name)).collect();
+    if !unknown.is_empty() {
+        let (unknown, defined) = (quoted(unknown), quoted(cliques()));
+        let message = format!("unidentified PodClique names found: {unknown}; defined: {defined}");
+        found.add(path, Reason::Invalid, message);
+    }
     found.duplicates(group.clique_names.iter().map(|name| (path.clone(), name.as_str())));
 }
 

@@ -82,9 +82,13 @@ pub fn create(set: &PodCliqueSet, rules: &Rules) -> Vec<Violation> {
     let mut found = Violations::default();
     generic(set, &mut found);
     let name = Path::root("metadata").field("name");
-    if !is_service_name(&set.name_any()) {
-        let why = "must be a DNS label that starts with a letter: the names of Services begin with it";
-        found.add(&name, Reason::Invalid, why);
+    let set_name = set.name_any();
+    if let Some(why) = no_dns_label(&set_name) {
+        found.add(&name, Reason::Invalid, format!("invalid name '{set_name}': {why}"));
+    } else if !set_name.starts_with(|c: char| c.is_ascii_lowercase()) {
+        let message =
+            format!("invalid name '{set_name}': must start with a letter: the names of Services begin with it");
+        found.add(&name, Reason::Invalid, message);
     }
     cliques::schedulers_are_enabled(set, rules, &mut found);
     pods::created(set, &mut found);
@@ -159,17 +163,26 @@ fn gang_sizes(set: &PodCliqueSet, template: &Path, found: &mut Violations) {
     }
 }
 
-/// RFC 1123 label: what names of cliques and groups must be.
-fn is_dns_label(name: &str) -> bool {
+/// The longest name that is a DNS label, and the longest value of a Kubernetes label.
+const LABEL_MAX: usize = 63;
+
+/// Why a name is no RFC 1123 label, which names of cliques and groups must be.
+fn no_dns_label(name: &str) -> Option<String> {
     let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
-    (1..=63).contains(&name.len())
-        && name.starts_with(plain)
-        && name.ends_with(plain)
-        && name.chars().all(|c| plain(c) || c == '-')
+    let is_spelt_well = name.starts_with(plain) && name.ends_with(plain) && name.chars().all(|c| plain(c) || c == '-');
+    if !is_spelt_well {
+        let why =
+            "must be a DNS label: lower case letters, digits and '-', beginning and ending with a letter or digit";
+        return Some(why.to_owned());
+    }
+    let length = name.len();
+    (length > LABEL_MAX).then(|| format!("must have at most {LABEL_MAX} characters, and has {length}"))
 }
 
-fn is_service_name(name: &str) -> bool {
-    is_dns_label(name) && name.starts_with(|c: char| c.is_ascii_lowercase())
+/// Names for a message, in quotes.
+fn quoted<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
+    let names: Vec<String> = names.into_iter().map(|name| format!("'{name}'")).collect();
+    names.join(", ")
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use grove_api::PodCliqueSet;
 use grove_api::labels::annotation::MNNVL_GROUP;
 use kube::ResourceExt;
 
-use super::{Path, Reason, Rules, Violations, is_dns_label};
+use super::{Path, Reason, Rules, Violations, no_dns_label};
 
 type Annotated<'a> = (Path, &'a BTreeMap<String, String>);
 
@@ -43,8 +43,8 @@ pub(super) fn created(set: &PodCliqueSet, rules: &Rules, found: &mut Violations)
             continue;
         };
         let path = path.key(MNNVL_GROUP);
-        if !is_dns_label(group) {
-            let message = format!("'{group}' is no DNS label; write the name of a group, or none");
+        if let Some(why) = no_dns_label(group) {
+            let message = format!("invalid group '{group}': {why}; write the name of a group, or none");
             found.add(&path, Reason::Invalid, message);
         } else if group != "none" && !rules.mnnvl_enabled {
             let message = format!(

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use grove_api::PodCliqueSet;
 use grove_api::podcliqueset::CliqueStartupType;
 
-use super::{Path, Reason, Violations};
+use super::{Path, Reason, Violations, quoted};
 
 pub(super) fn check(set: &PodCliqueSet, template: &Path, found: &mut Violations) {
     if set.spec.template.clique_startup_type != CliqueStartupType::Explicit {
@@ -31,19 +31,29 @@ pub(super) fn check(set: &PodCliqueSet, template: &Path, found: &mut Violations)
             );
         }
         found.duplicates(parents.iter().map(|parent| (path.clone(), parent.as_str())));
-        let unknown = parents
-            .iter()
-            .any(|parent| !parent.is_empty() && !defined.contains(parent.as_str()));
-        let message = "unknown clique names found, all clique dependencies must be defined as cliques";
-        found.invalid_if(unknown, &path, message);
+        let named = parents.iter().map(String::as_str).filter(|parent| !parent.is_empty());
+        let unknown: Vec<&str> = named.filter(|parent| !defined.contains(parent)).collect();
+        if !unknown.is_empty() {
+            let message = format!(
+                "unknown clique names found, all clique dependencies must be defined as cliques: {}",
+                quoted(unknown)
+            );
+            found.add(&path, Reason::Invalid, message);
+        }
     }
-    let path = template.field("cliques");
-    found.invalid_if(has_circle(set), &path, "clique must not have circular dependencies");
+    let stuck = never_started(set);
+    if !stuck.is_empty() {
+        let message = format!(
+            "clique must not have circular dependencies: {} would never start",
+            quoted(stuck)
+        );
+        found.add(&template.field("cliques"), Reason::Invalid, message);
+    }
 }
 
-/// Whether somebody waits for itself by way of others: taking away, again and again, what waits for nothing that is
-/// left, leaves something.
-fn has_circle(set: &PodCliqueSet) -> bool {
+/// Cliques that wait for themselves by way of others, or for those that do: what is left after taking away, again and
+/// again, what waits for nothing that is left.
+fn never_started(set: &PodCliqueSet) -> BTreeSet<&str> {
     let cliques = set.spec.template.cliques.iter();
     let mut waiting: BTreeMap<&str, Vec<&str>> = cliques
         .map(|clique| {
@@ -55,7 +65,7 @@ fn has_circle(set: &PodCliqueSet) -> bool {
         let left: BTreeSet<&str> = waiting.keys().copied().collect();
         waiting.retain(|_, parents| parents.iter().any(|parent| left.contains(parent)));
         if waiting.len() == left.len() {
-            return !waiting.is_empty();
+            return left;
         }
     }
 }

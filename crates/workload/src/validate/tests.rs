@@ -114,7 +114,7 @@ fn every_rule_of_both_operations_has_its_field_and_message() {
         (
             |s| s.spec.template.scaling_groups[0].clique_names.push("x".into()),
             "spec.template.podCliqueScalingGroups[0].cliqueNames",
-            "unidentified PodClique names found",
+            "unidentified PodClique names found: 'x'; defined: 'a', 'z', 'b', 'c'",
             Invalid,
         ),
         (
@@ -257,6 +257,26 @@ fn cliques_must_exist_and_be_in_one_group() {
     );
 }
 
+/// Whether a name is spelt wrong or too long is told apart, and the name is in the message.
+#[test]
+fn a_bad_name_is_named_and_so_is_what_is_wrong_with_it() {
+    let message = |name: &str| {
+        let mut set = valid();
+        set.spec.template.scaling_groups[0].name = name.to_owned();
+        let found = create(&set, &Rules::default());
+        let mut about = found
+            .into_iter()
+            .filter(|violation| violation.path.ends_with("Groups[0].name"));
+        about.next().unwrap().message
+    };
+    assert!(message("Big").starts_with("invalid PodCliqueScalingGroupConfig name 'Big': must be a DNS label"));
+    let long = message(&"g".repeat(64));
+    assert!(
+        long.ends_with("g': must have at most 63 characters, and has 64"),
+        "{long}"
+    );
+}
+
 #[test]
 fn explicit_orders_are_complete_and_without_circles() {
     let with = |parents: [&[&str]; 2]| {
@@ -272,11 +292,11 @@ fn explicit_orders_are_complete_and_without_circles() {
     assert_eq!(message(with([&[""], &[]])), "clique dependency must not be empty");
     assert_eq!(message(with([&["a"], &[]])), "clique dependency cannot refer to itself");
     assert_eq!(message(with([&["z", "z"], &[]])), "duplicate value 'z'");
-    let unknown = "unknown clique names found, all clique dependencies must be defined as cliques";
+    let unknown = "unknown clique names found, all clique dependencies must be defined as cliques: 'q'";
     assert_eq!(message(with([&["q"], &[]])), unknown);
     assert_eq!(
         message(with([&["z"], &["a"]])),
-        "clique must not have circular dependencies"
+        "clique must not have circular dependencies: 'a', 'z' would never start"
     );
 }
 
@@ -286,7 +306,7 @@ fn some_rules_are_for_new_sets_only() {
         (
             |s| s.metadata.name = Some("1w".into()),
             "metadata.name",
-            "must be a DNS label that starts with a letter: the names of Services begin with it",
+            "invalid name '1w': must start with a letter: the names of Services begin with it",
         ),
         (
             |s| s.spec.template.cliques[0].spec.pod_spec.node_name = Some("n".into()),
@@ -301,7 +321,7 @@ fn some_rules_are_for_new_sets_only() {
         (
             |s| s.spec.template.cliques[0].spec.pod_spec.scheduler_name = Some("volcano".into()),
             "spec.template.cliques[0].spec.podSpec.schedulerName",
-            "schedulerName must be an enabled scheduler backend; this scheduler is not enabled in OperatorConfiguration",
+            "schedulerName must be an enabled scheduler backend; this scheduler is not enabled in OperatorConfiguration: 'volcano'; enabled: ",
         ),
         (
             |s| s.metadata.annotations = Some([("grove.io/mnnvl-group".into(), "nv".into())].into()),
@@ -335,7 +355,7 @@ fn schedulers_agree_and_are_enabled() {
     set.spec.template.cliques[1].spec.pod_spec.scheduler_name = Some("grove-scheduler".into());
     assert_eq!(
         only(create(&set, &rules)).1,
-        "the schedulerName for all pods have to be the same"
+        "the schedulerName for all pods have to be the same; found 'grove-scheduler', 'kai-scheduler'"
     );
 }
 
