@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use grove_simcluster::history::{History, Requests, Writes};
+use grove_simcluster::history::{History, Requests, Write, Writes};
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::Value;
 
-use super::{OPERATOR, World};
+use super::{NAMESPACE, OPERATOR, World};
 
 impl World {
     pub(crate) fn history(&self) -> &History {
@@ -29,6 +29,21 @@ impl World {
             let is_lease = &*asked.intent.resource.plural == "leases";
             !is_lease && !matches!(asked.intent.verb, grove_simcluster::server::Verb::Watch)
         })
+    }
+
+    /// What was written since a revision and is still there, by kind and name. Events are about things, and no things.
+    pub(crate) fn remaining(&self, since: u64) -> BTreeMap<(String, String), Value> {
+        let writes = self.history().writes().after(since);
+        let mut last: BTreeMap<(String, String), &Write> = BTreeMap::new();
+        for write in writes.iter().filter(|write| write.key.namespace == NAMESPACE) {
+            if &*write.resource.plural != "events" {
+                last.insert((write.resource.to_string(), write.key.name.clone()), write);
+            }
+        }
+        let there = last
+            .into_iter()
+            .filter_map(|(name, write)| Some((name, write.after()?)));
+        there.collect()
     }
 
     /// Shows how all pods stood after each write since a revision.

@@ -50,6 +50,11 @@ fn definitions() -> &'static [Vec<u8>] {
     })
 }
 
+/// Whether tests that choose a part of their cases, or a small size, take all of it.
+pub(crate) fn is_exhaustive() -> bool {
+    std::env::var_os("GROVE_EXHAUSTIVE").is_some()
+}
+
 /// A configuration, of which tests write only what they care about.
 pub(crate) fn configuration(text: &str) -> OperatorConfiguration {
     let head = "apiVersion: operator.config.grove.io/v1alpha1\nkind: OperatorConfiguration\n";
@@ -80,8 +85,13 @@ pub(crate) struct World {
 impl World {
     /// A cluster with this many nodes, each with room for ten pods, that binds pod by pod to the first node that fits.
     pub(crate) async fn plain(nodes: usize) -> Self {
+        Self::roomy(nodes, 10).await
+    }
+
+    /// The same with room for another number of pods on each node.
+    pub(crate) async fn roomy(nodes: usize, room: usize) -> Self {
         let world = Self::start("default-scheduler", FleetOptions::default()).await;
-        world.add_nodes(nodes, 10);
+        world.add_nodes(nodes, room);
         world
     }
 
