@@ -42,6 +42,7 @@ const MAY_USE: [(&str, &[&str]); 15] = [
         ],
     ),
     ("grove-dynamo", &["grove-api", "grove-topology", "grove-workload"]),
+    ("grove-scenarios", &["grove-api"]),
     ("grove-e2e", &[]),
     (
         "grove",

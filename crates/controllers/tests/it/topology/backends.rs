@@ -8,8 +8,8 @@ use kube::core::DynamicObject;
 use serde_json::json;
 
 use super::kit::{
-    BLOCK, DEFAULT, HOST, NUMA, RACK, delete, kai_definition, levels, node_labels, topology_definition, two_racks,
-    with_kai, world,
+    BLOCK, DEFAULT, HOST, Look as _, NUMA, RACK, delete, kai_definition, levels, node_labels, topology_definition,
+    two_racks, with_kai, world,
 };
 use crate::support::World;
 

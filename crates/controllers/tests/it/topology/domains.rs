@@ -6,7 +6,9 @@ use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, PostParams};
 use serde_json::{Value, json};
 
-use super::kit::{DEFAULT, HOST, OFF, delete, keys, levels, node_labels, packed, set, topology_definition, two_racks};
+use super::kit::{
+    DEFAULT, HOST, Look as _, OFF, delete, keys, levels, node_labels, packed, set, topology_definition, two_racks,
+};
 use crate::support::World;
 
 const ROW: &str = "onprem.example/row";

@@ -58,11 +58,3 @@ impl World {
         }
     }
 }
-
-/// What the API server said to a write that it refused.
-pub(crate) fn refusal<T: std::fmt::Debug>(result: Result<T, kube::Error>) -> String {
-    match result {
-        Err(kube::Error::Api(status)) => status.message.clone(),
-        other => panic!("not refused: {other:?}"),
-    }
-}

@@ -3,40 +3,14 @@
 
 use grove_simcluster::NodeSpec;
 use kube::ResourceExt;
-use kube::api::{Api, DeleteParams, Patch, PatchParams};
-use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
+use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::{Value, json};
 
-use super::kit::{DEFAULT, HOST, RACK, keys, packed, set};
+use super::kit::{DEFAULT, HOST, Look as _, RACK, keys, packed, placed_by_kai, pod_group_definition, set};
 use crate::support::World;
 
-fn placed_by_kai(words: &str) -> String {
-    format!(
-        "scheduler: {{profiles: [{{name: kai-scheduler, default: true}}]}}\n\
-         topologyAwareScheduling: {{enabled: true, levels: [{words}]}}\n"
-    )
-}
-
-const RACK_LEVEL: &str = "{domain: rack, key: topology.kubernetes.io/rack}";
-const HOST_LEVEL: &str = "{domain: host, key: kubernetes.io/hostname}";
-
-fn pod_group_definition() -> Value {
-    let schema = json!({"type": "object", "properties": {"spec": {"type": "object",
-        "x-kubernetes-preserve-unknown-fields": true}}});
-    json!({"metadata": {"name": "podgroups.scheduling.run.ai"}, "spec": {"group": "scheduling.run.ai",
-        "scope": "Namespaced",
-        "names": {"kind": "PodGroup", "plural": "podgroups", "singular": "podgroup", "listKind": "PodGroupList"},
-        "versions": [{"name": "v2alpha2", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}}]}})
-}
-
-fn pod_groups(world: &World) -> Api<DynamicObject> {
-    let kind = GroupVersionKind::gvk("scheduling.run.ai", "v2alpha2", "PodGroup");
-    let resource = ApiResource::from_gvk_with_plural(&kind, "podgroups");
-    Api::namespaced_with(world.client.clone(), "default", &resource)
-}
-
 async fn spec(world: &World, name: &str) -> Option<Value> {
-    let found = pod_groups(world).get_opt(name).await.ok().flatten()?;
+    let found = world.pod_groups().get_opt(name).await.ok().flatten()?;
     Some(found.data["spec"].clone())
 }
 
@@ -44,10 +18,7 @@ async fn spec(world: &World, name: &str) -> Option<Value> {
 async fn queued() -> World {
     let mut world = World::without_operator(1, [NodeSpec::new("n0")]).await;
     world.install(pod_group_definition()).await;
-    world
-        .launch(&placed_by_kai(&format!("{RACK_LEVEL}, {HOST_LEVEL}")))
-        .await
-        .unwrap();
+    world.launch(&placed_by_kai(&["rack", "host"])).await.unwrap();
     let mut set = set("w", (1, 2), packed("rack"));
     set.metadata.labels = Some([("kai.scheduler/queue".to_owned(), "research".to_owned())].into());
     world.try_create(&set).await.unwrap();
@@ -83,7 +54,8 @@ async fn every_gang_gets_a_pod_group_and_its_pods_join_it() {
 async fn it_follows_the_topology_comes_back_and_keeps_what_kai_wrote() {
     let mut world = queued().await;
     let patch = Patch::Merge(json!({"spec": {"schedulingBackoff": -1, "queue": "elsewhere"}}));
-    pod_groups(&world)
+    world
+        .pod_groups()
         .patch("w-0", &PatchParams::default(), &patch)
         .await
         .unwrap();
@@ -93,7 +65,8 @@ async fn it_follows_the_topology_comes_back_and_keeps_what_kai_wrote() {
             spec["queue"] == "research" && spec["schedulingBackoff"] == -1
         })
         .await;
-    pod_groups(&world)
+    world
+        .pod_groups()
         .delete("w-0", &DeleteParams::default())
         .await
         .unwrap();
@@ -102,7 +75,7 @@ async fn it_follows_the_topology_comes_back_and_keeps_what_kai_wrote() {
         .await;
 
     // The level is gone: the gang demands nothing, and KAI is not told a level that it does not know.
-    world.launch(&placed_by_kai(HOST_LEVEL)).await.unwrap();
+    world.launch(&placed_by_kai(&["host"])).await.unwrap();
     world.await_gang_keys("w-0", keys("", HOST)).await;
     world
         .eventually("only the wish is left", async |world| {
@@ -125,10 +98,7 @@ async fn it_follows_the_topology_comes_back_and_keeps_what_kai_wrote() {
 #[tokio::test(start_paused = true)]
 async fn a_missing_queue_or_api_is_told_and_repaired() {
     let mut world = World::without_operator(1, [NodeSpec::new("n0")]).await;
-    world
-        .launch(&placed_by_kai(&format!("{RACK_LEVEL}, {HOST_LEVEL}")))
-        .await
-        .unwrap();
+    world.launch(&placed_by_kai(&["rack", "host"])).await.unwrap();
     world.try_create(&set("w", (1, 1), packed("rack"))).await.unwrap();
     let told = async |world: &World, text: &str| {
         let status = world.set("w").await.and_then(|set| set.status).unwrap_or_default();

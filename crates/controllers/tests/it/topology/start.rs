@@ -10,7 +10,7 @@ use kube::api::{Patch, PatchParams};
 use serde_json::json;
 use tokio::time::Instant;
 
-use super::kit::{DEFAULT, HOST, OFF, RACK, kai_definition, levels, two_racks, with_kai};
+use super::kit::{DEFAULT, HOST, Look as _, OFF, RACK, kai_definition, levels, two_racks, with_kai};
 use crate::support::{OPERATOR, World};
 
 async fn cluster() -> World {

@@ -1,0 +1,140 @@
+//! The user stories, played with the files in `examples/` that users start from.
+
+use grove_api::{ClusterTopology, PodCliqueSet};
+use kube::ResourceExt;
+use kube::api::PostParams;
+use serde_json::{Value, json};
+
+use crate::look::{Look, keys, keys_of, refusal};
+use crate::manifests::{HOST, OFF, levels};
+use crate::stage::Stage;
+
+const PORTABLE: &str = include_str!("../../../examples/portable.yaml");
+const DISAGGREGATED: &str = include_str!("../../../examples/disaggregated.yaml");
+const TWO_TOPOLOGIES: &str = include_str!("../../../examples/two-topologies.yaml");
+const ANOTHER_TRY: &str = include_str!("../../../examples/another-try.yaml");
+
+/// The objects of an example, with images and sizes that a small cluster can run.
+fn objects(example: &str) -> (Vec<ClusterTopology>, Vec<PodCliqueSet>) {
+    let (mut topologies, mut sets) = (Vec::new(), Vec::new());
+    for document in example.split("\n---\n") {
+        let value: Value = serde_saphyr::from_str(document).expect("a manifest");
+        if value["kind"] == "ClusterTopology" {
+            topologies.push(serde_json::from_value(value).expect("a topology"));
+        } else {
+            let mut set: PodCliqueSet = serde_json::from_value(value).expect("a set");
+            for clique in &mut set.spec.template.cliques {
+                clique.spec.replicas = clique.spec.replicas.min(2);
+                clique
+                    .spec
+                    .pod_spec
+                    .containers
+                    .iter_mut()
+                    .for_each(|container| container.resources = None);
+            }
+            sets.push(set);
+        }
+    }
+    (topologies, sets)
+}
+
+async fn apply(stage: &impl Stage, example: &str) {
+    let (topologies, sets) = objects(example);
+    for topology in &topologies {
+        let made = stage.topologies().create(&PostParams::default(), topology).await;
+        made.expect("a topology that is taken");
+    }
+    for set in &sets {
+        stage.try_create(set).await.expect("a set that is taken");
+    }
+}
+
+/// The same file on clusters whose racks are labelled in other ways.
+// shows: G244-11
+pub async fn story_1_a_workload_moves_between_clusters_unchanged(stage: &mut impl Stage) {
+    for key in ["cloud.example/rack", "onprem.example/rack"] {
+        let levels = format!("[{{domain: rack, key: {key}}}, {{domain: host, key: {HOST}}}]");
+        let configuration = format!("{OFF}topologyAwareScheduling: {{enabled: true, levels: {levels}}}\n");
+        stage.launch(&configuration).await;
+        apply(stage, PORTABLE).await;
+        stage.await_gang_keys("portable-0", keys(key, HOST)).await;
+        stage.remove_set("portable").await;
+    }
+}
+
+// shows: G244-12, G244-57
+pub async fn story_2_disaggregated_inference_keeps_its_parts_close(stage: &mut impl Stage) {
+    stage.launch(&levels(&["zone", "block", "rack", "host"])).await;
+    apply(stage, DISAGGREGATED).await;
+    let key = |word: &str| format!("topology.kubernetes.io/{word}");
+    let zone = keys(&key("zone"), HOST);
+    stage.await_gang_keys("disaggregated-0", zone).await;
+    let base = stage.gang("disaggregated-0").await.unwrap();
+    let configs = base.spec.topology_constraint_group_configs.iter();
+    let configs: Vec<(String, Option<String>)> = configs
+        .map(|config| (config.name.clone(), keys_of(config.topology_constraint.as_ref()).0))
+        .collect();
+    let expected = [
+        ("disaggregated-0-prefill-0", "block"),
+        ("disaggregated-0-decode-0", "rack"),
+    ];
+    assert_eq!(configs, expected.map(|(name, word)| (name.to_owned(), Some(key(word)))));
+    let mut pod_groups = base.spec.pod_groups.iter();
+    let leader = pod_groups.find(|group| group.name == "disaggregated-0-prefill-0-p-leader");
+    let leader = leader
+        .expect("the leader of a prefill group")
+        .topology_constraint
+        .as_ref();
+    assert_eq!(keys_of(leader), keys(&key("rack"), HOST));
+    for (scaled, word) in [
+        ("disaggregated-0-prefill-0", "block"),
+        ("disaggregated-0-decode-0", "rack"),
+    ] {
+        stage.await_gang_keys(scaled, keys(&key(word), HOST)).await;
+    }
+}
+
+// shows: G244-14, G244-8
+pub async fn story_4_two_kinds_of_hardware_side_by_side(stage: &mut impl Stage) {
+    stage.launch(&levels(&["host"])).await;
+    apply(stage, TWO_TOPOLOGIES).await;
+    let gb200 = keys("example.com/gb200-nvl72", HOST);
+    stage.await_gang_keys("on-gb200-0", gb200.clone()).await;
+    stage.await_gang_keys("on-gb200-1", gb200).await;
+    let gang = stage.gang("on-gb200-0").await.unwrap();
+    assert_eq!(gang.annotations()["grove.io/topology-name"], "gb200");
+}
+
+/// A gang that waits for room is sent to another part of the cluster; once it runs there, it stays.
+// shows: G244-16, G244-17, G244-62
+pub async fn story_5_another_topology_while_nothing_is_scheduled(stage: &mut impl Stage) {
+    let cordon = |on: bool| move |_| json!({"spec": {"unschedulable": on}});
+    stage.patch_nodes(cordon(true)).await;
+    stage.launch(&levels(&["host"])).await;
+    apply(stage, ANOTHER_TRY).await;
+    stage
+        .await_gang_keys("another-try-0", keys("east.example/rack", HOST))
+        .await;
+
+    let to = |name: &str| json!({"spec": {"template": {"clusterTopologyName": name}}});
+    let said = refusal(stage.patch_set("another-try", to("nowhere")).await);
+    assert!(said.contains("ClusterTopology 'nowhere' not found"), "{said}");
+    stage.patch_set("another-try", to("west")).await.unwrap();
+    stage
+        .await_gang_keys("another-try-0", keys("west.example/rack", HOST))
+        .await;
+    let gang = stage.gang("another-try-0").await.unwrap();
+    assert_eq!(gang.annotations()["grove.io/topology-name"], "west");
+    // The one that was left is free to go.
+    stage.delete_topology("east").await;
+    stage.await_topology_gone("east").await;
+
+    stage
+        .patch_nodes(|_| json!({"metadata": {"labels": {"west.example/rack": "r1"}}, "spec": {"unschedulable": false}}))
+        .await;
+    stage.await_running(2).await;
+    stage.create_topology("east", &[("rack", "east.example/rack")]).await;
+    let said = refusal(stage.patch_set("another-try", to("east")).await);
+    let expected = "clusterTopologyName cannot be changed from 'west' to 'east'";
+    assert!(said.contains(expected), "{said}");
+}
