@@ -9,6 +9,7 @@ use grove_admission::certificates::{Auto, Lifetimes, server_names};
 use grove_admission::registration::Endpoint;
 use grove_admission::{Admission, Policy, Provision};
 use grove_api::config::{self, OperatorConfiguration, Overrides};
+use grove_api::duration::DurationString;
 use grove_api::{ClusterTopology, PodCliqueSet, crds};
 use grove_controllers::{Operator, Settings};
 use grove_e2e::{ControlPlane, Identity, Shared, eventually, node};
@@ -175,7 +176,7 @@ impl RealStage {
             made.spec.template.termination_delay.is_some(),
             "defaults are not filled in"
         );
-        probe.spec.template.termination_delay = Some("0s".into());
+        probe.spec.template.termination_delay = Some(DurationString("0s".into()));
         match sets.create(&dry_run, &probe).await {
             Err(kube::Error::Api(status)) if status.message.contains("terminationDelay") => Ok(()),
             other => Err(anyhow!("a broken set is not refused: {other:?}")),
