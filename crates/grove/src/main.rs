@@ -10,6 +10,7 @@ mod controllers;
 mod embedded;
 mod exit;
 mod http;
+mod leading;
 mod lease;
 mod logging;
 mod metrics;
@@ -44,6 +45,8 @@ enum Command {
     Operator(commands::operator::Args),
     /// Say where the gangs of PodCliqueSets would go, and why some would not: nodes, topologies and workloads from files
     Plan(commands::plan::Args),
+    /// Run the scheduler: it binds gangs whole, inside the domains that they require, or says why it cannot
+    Scheduler(commands::scheduler::Args),
     /// Wait until PodCliques are ready; the init container that keeps a start order
     WaitFor(commands::wait_for::Args),
     /// Topologies of a cluster: which there are, who uses them, and whether the nodes' labels are right
@@ -57,6 +60,7 @@ fn main() -> ExitCode {
         Command::Crds(args) => commands::crds::run(&args),
         Command::Operator(args) => commands::operator::run(&args),
         Command::Plan(args) => commands::plan::run(&args),
+        Command::Scheduler(args) => commands::scheduler::run(&args),
         Command::WaitFor(args) => commands::wait_for::run(&args),
         Command::Topology(args) => commands::topology::run(&args),
     }

@@ -5,5 +5,6 @@ pub(crate) mod crds;
 pub(crate) mod demo;
 pub(crate) mod operator;
 pub(crate) mod plan;
+pub(crate) mod scheduler;
 pub(crate) mod topology;
 pub(crate) mod wait_for;

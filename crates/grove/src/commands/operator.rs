@@ -6,29 +6,24 @@
 //! only one may do comes after the election.
 
 use std::io::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use grove_api::config::{self, ConfigError, FILE_BYTES_MAX, Loaded, OperatorConfiguration, Overrides};
-use grove_controllers::Settings;
-use jiff::Timestamp;
 use tokio::io::AsyncReadExt as _;
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
-use tokio_util::sync::CancellationToken;
 
 use crate::admission::{Serving, admission};
 use crate::client::Cluster;
 use crate::controllers;
 use crate::exit::{self, Failure};
 use crate::http::{self, Servers, Stage};
-use crate::lease::{Candidate, Terms};
+use crate::leading::{lead, stop_on_signal};
 use crate::logging;
 use crate::metrics::Metrics;
 
-/// Kubernetes gives 30 s; a rollout should not need them. The parts together stay below 5 s.
-const RELEASE_MAX: Duration = Duration::from_secs(2);
+/// Kubernetes gives 30 s; a rollout should not need them. With the release of the lease it stays below 5 s.
 const REQUESTS_MAX: Duration = Duration::from_secs(2);
 
 #[derive(Debug, clap::Args)]
@@ -60,7 +55,10 @@ pub(crate) fn run(args: &Args) -> ExitCode {
             return exit::NO_ANSWER.into();
         }
     };
-    let loaded = match runtime.block_on(load(args)) {
+    let overrides = Overrides {
+        topology_domain_name: args.topology_domain_name.clone(),
+    };
+    let loaded = match runtime.block_on(load(&args.config, &overrides)) {
         Ok(loaded) => loaded,
         Err(problems) => {
             complain(problems);
@@ -87,29 +85,27 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     }
 }
 
-fn complain(lines: impl IntoIterator<Item = impl AsRef<str>>) {
+pub(super) fn complain(lines: impl IntoIterator<Item = impl AsRef<str>>) {
     for line in lines {
         let _ = writeln!(std::io::stderr(), "{}", line.as_ref());
     }
 }
 
-async fn load(args: &Args) -> Result<Loaded, Vec<String>> {
-    let path = args.config.display();
+/// Reads the configuration file; all that is wrong with it, otherwise.
+pub(super) async fn load(path: &Path, overrides: &Overrides) -> Result<Loaded, Vec<String>> {
     let mut content = Vec::new();
     let read = async {
-        let file = tokio::fs::File::open(&args.config).await?;
+        let file = tokio::fs::File::open(path).await?;
         // One byte more than is allowed is enough to see that the file is too large.
         file.take(FILE_BYTES_MAX as u64 + 1).read_to_end(&mut content).await
     };
     if let Err(error) = read.await {
         return Err(vec![format!(
-            "cannot read configuration file {path}: {error}; check --config"
+            "cannot read configuration file {}: {error}; check --config",
+            path.display()
         )]);
     }
-    let overrides = Overrides {
-        topology_domain_name: args.topology_domain_name.clone(),
-    };
-    config::parse(&content, &overrides).map_err(|problems| problems.iter().map(ConfigError::to_string).collect())
+    config::parse(&content, overrides).map_err(|problems| problems.iter().map(ConfigError::to_string).collect())
 }
 
 /// Runs until a signal asks for the end, or until it cannot go on.
@@ -124,7 +120,10 @@ async fn operate(configuration: &OperatorConfiguration, args: &Args) -> Result<(
     let webhooks = http::listen("server.webhooks", address.bind_address.0, address.port).await?;
 
     let mut serving = None;
-    let outcome = match stop.run_until_cancelled(reach(configuration, args)).await {
+    let outcome = match stop
+        .run_until_cancelled(reach(configuration, args.kubeconfig.as_deref()))
+        .await
+    {
         // Told to stop before there was anything to stop.
         None => Ok(()),
         Some(Err(failure)) => Err(failure),
@@ -138,7 +137,8 @@ async fn operate(configuration: &OperatorConfiguration, args: &Args) -> Result<(
                     // Replicas that do not lead are ready too: they serve the webhooks.
                     stage.send_replace(Stage::Ready);
                     let settings = controllers::settings(configuration, &args.image);
-                    lead(configuration, &cluster, (settings, &metrics), &stop).await
+                    let work = controllers::run(cluster.client.clone(), settings, stop.clone());
+                    lead((&configuration.leader_election, &cluster), &metrics, &stop, work).await
                 }
             }
         }
@@ -155,79 +155,14 @@ async fn operate(configuration: &OperatorConfiguration, args: &Args) -> Result<(
 }
 
 /// The cluster, and who we are to it.
-async fn reach(configuration: &OperatorConfiguration, args: &Args) -> Result<(Cluster, String), Failure> {
+pub(super) async fn reach(
+    configuration: &OperatorConfiguration,
+    kubeconfig: Option<&Path>,
+) -> Result<(Cluster, String), Failure> {
     // The only provider in the binary; it can be installed already when commands share a process.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let cluster = Cluster::connect(args.kubeconfig.as_deref(), &configuration.runtime_client_connection).await?;
+    let cluster = Cluster::connect(kubeconfig, &configuration.runtime_client_connection).await?;
     let user = cluster.own_user().await?;
     tracing::info!(address = cluster.address, user, "reached the API server");
     Ok((cluster, user))
-}
-
-/// Does what only one replica may do, for as long as this is the one.
-async fn lead(
-    configuration: &OperatorConfiguration,
-    cluster: &Cluster,
-    (settings, metrics): (Settings, &Metrics),
-    stop: &CancellationToken,
-) -> Result<(), Failure> {
-    let election = &configuration.leader_election;
-    let work = controllers::run(cluster.client.clone(), settings, stop.clone());
-    if !election.enabled {
-        tracing::info!("leader election is disabled; leading");
-        metrics.set_leader(true);
-        let ended = work.await;
-        metrics.set_leader(false);
-        return ended;
-    }
-    let terms = Terms::new(election, &cluster.namespace, identity(Timestamp::now()));
-    let candidate = Candidate::new(cluster.client.clone(), terms, Timestamp::now);
-    let Some(mut leadership) = stop.run_until_cancelled(candidate.elected()).await else {
-        return Ok(());
-    };
-    metrics.set_leader(true);
-    let lost = tokio::select! {
-        lost = leadership.hold() => Err(lost),
-        ended = work => Ok(ended),
-    };
-    metrics.set_leader(false);
-    match lost {
-        Ok(ended) => {
-            leadership.release(RELEASE_MAX).await;
-            ended
-        }
-        // Another process starts clean; what this one believes about the cluster may be out of date.
-        Err(lost) => Err(Failure::NoAnswer(format!(
-            "{lost}; ending, so that a fresh start can lead again"
-        ))),
-    }
-}
-
-/// A name that no other replica has, nor this one after a restart: in a pod the host name is the pod's.
-fn identity(started_at: Timestamp) -> String {
-    let host = gethostname::gethostname();
-    format!(
-        "{}_{}_{}",
-        host.to_string_lossy(),
-        std::process::id(),
-        started_at.as_nanosecond()
-    )
-}
-
-/// A token that SIGTERM or SIGINT cancels. From here on neither kills the process.
-fn stop_on_signal() -> Result<CancellationToken, Failure> {
-    let refused = |error| Failure::NoAnswer(format!("cannot listen for signals: {error}"));
-    let mut terminate = signal(SignalKind::terminate()).map_err(refused)?;
-    let mut interrupt = signal(SignalKind::interrupt()).map_err(refused)?;
-    let stop = CancellationToken::new();
-    let stopped = stop.clone();
-    tokio::spawn(async move {
-        let name = tokio::select! {
-            _ = terminate.recv() => "SIGTERM",
-            _ = interrupt.recv() => "SIGINT",
-        };
-        tracing::info!(signal = name, "stopping");
-        stopped.cancel();
-    });
-    Ok(stop)
 }

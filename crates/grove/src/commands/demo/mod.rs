@@ -1,6 +1,4 @@
-//! `grove demo`: what there is of Grove, running on the embedded cluster, nothing else needed.
-//!
-//! Gangs are not placed by Grove yet: the embedded cluster's own binder puts each pod where it fits first.
+//! `grove demo`: operator and scheduler on the embedded cluster, nothing else needed.
 
 mod workloads;
 
@@ -13,6 +11,7 @@ use anyhow::{Context, Result, anyhow};
 use grove_api::ClusterTopology;
 use grove_api::config::{self, Overrides};
 use grove_api::topology::DEFAULT_TOPOLOGY_NAME;
+use grove_scheduler::Scheduler;
 use grove_simcluster::User;
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -25,12 +24,14 @@ use tokio_util::sync::CancellationToken;
 
 use crate::admission::{self, Serving};
 use crate::commands::cluster::Nodes;
+use crate::commands::scheduler;
 use crate::embedded::{self, Embedded};
 use crate::exit::{self, Failure};
 use crate::racks::LEVELS;
 use crate::{client, controllers};
 
 const OPERATOR: &str = "system:serviceaccount:kube-system:grove-operator";
+const SCHEDULER: &str = "system:serviceaccount:kube-system:grove-scheduler";
 const STOP_MAX: Duration = Duration::from_secs(2);
 /// Everything happens in this process; what takes longer does not happen.
 const STEP_MAX: Duration = Duration::from_secs(30);
@@ -82,7 +83,7 @@ async fn tell(args: &Args) -> Result<()> {
     println!("API       {} kinds of Grove are served", grove_api::crds::YAML.len());
     show_nodes(&client).await?;
     let operator = start_operator(&embedded).await?;
-    println!("operator  runs, its webhooks are registered");
+    println!("operator  runs, its webhooks are registered; the scheduler places gangs");
     println!("topology  {DEFAULT_TOPOLOGY_NAME}: {}", topology(&client).await?);
     println!("ready     after {:.1} s", begun.elapsed().as_secs_f64());
     workloads::run(&client, STEP_MAX).await?;
@@ -105,10 +106,11 @@ async fn tell(args: &Args) -> Result<()> {
     told
 }
 
-/// The operator in this process.
+/// The operator and the scheduler in this process.
 struct Running {
     webhooks: Serving,
     controllers: JoinHandle<Result<(), Failure>>,
+    scheduler: JoinHandle<()>,
     stop: CancellationToken,
 }
 
@@ -119,10 +121,13 @@ impl Running {
         if tokio::time::timeout(STOP_MAX, self.controllers).await.is_err() {
             eprintln!("the operator was still writing; ended it");
         }
+        if tokio::time::timeout(STOP_MAX, self.scheduler).await.is_err() {
+            eprintln!("the scheduler was still writing; ended it");
+        }
     }
 }
 
-/// Starts webhooks and controllers as `grove operator` does, under the operator's own name.
+/// Starts webhooks, controllers and the scheduler as `grove operator` and `grove scheduler` do, under names of their own.
 async fn start_operator(embedded: &Embedded) -> Result<Running> {
     let loaded = config::parse(include_bytes!("operator.yaml"), &Overrides::default());
     let mut configuration = loaded.map_err(|errors| anyhow!("{}", errors[0]))?.configuration;
@@ -143,9 +148,16 @@ async fn start_operator(embedded: &Embedded) -> Result<Running> {
     let stop = CancellationToken::new();
     let settings = controllers::settings(&configuration, "grove");
     let controllers = tokio::spawn(controllers::run(client, settings, stop.clone()));
+    let client = embedded
+        .cluster
+        .client_as(User::named(SCHEDULER, &["system:serviceaccounts"]));
+    let scheduler = Scheduler::new(client, scheduler::settings(&configuration));
+    let stopped = stop.clone();
+    let scheduler = tokio::spawn(async move { scheduler.run(stopped).await });
     Ok(Running {
         webhooks,
         controllers,
+        scheduler,
         stop,
     })
 }
