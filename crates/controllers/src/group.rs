@@ -10,11 +10,11 @@ use grove_workload::names::{index_label, is_owned_by};
 use grove_workload::status;
 use grove_workload::update;
 use kube::ResourceExt;
-use kube::api::{Api, ListParams};
 
 use crate::events;
 use crate::key::Key;
 use crate::kinds::set_shelf;
+use crate::replica;
 use crate::shell::{Shell, Surroundings};
 use crate::write::{self, Report, WriteError, in_parallel};
 use grove_runtime::{Notice, ObjectKey, Outcome};
@@ -112,9 +112,8 @@ async fn delete_replicas(
 async fn recycle(shell: &Shell, group: &PodCliqueScalingGroup, around: &Surroundings) -> Vec<WriteError> {
     let namespace = group.namespace().unwrap_or_default();
     let selector = format!("{}={}", labels::SCALING_GROUP, group.name_any());
-    let api = Api::<PodClique>::namespaced(shell.client.clone(), &namespace);
-    let cliques: Vec<Arc<PodClique>> = match api.list(&ListParams::default().labels(&selector)).await {
-        Ok(list) => list.items.into_iter().map(Arc::new).collect(),
+    let cliques: Vec<Arc<PodClique>> = match replica::live_cliques(shell, (&namespace, &selector)).await {
+        Ok(cliques) => cliques.into_iter().map(Arc::new).collect(),
         Err(error) => {
             return vec![WriteError::Failed(format!(
                 "cannot read the cliques of {selector}: {error}"

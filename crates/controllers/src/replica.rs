@@ -8,6 +8,8 @@ use grove_workload::diff::{Change, Content, changes};
 use grove_workload::expand::Live;
 use grove_workload::meta::uid;
 use grove_workload::names::is_owned_by;
+use grove_workload::observed::ObservedPod;
+use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, ListParams};
 use kube::{Resource, ResourceExt};
 
@@ -132,14 +134,34 @@ async fn read_live(
         labels::PCS_REPLICA_INDEX
     );
     let parameters = ListParams::default().labels(&selector);
-    let cliques = Api::<PodClique>::namespaced(shell.client.clone(), namespace);
     let groups = Api::<PodCliqueScalingGroup>::namespaced(shell.client.clone(), namespace);
-    let (cliques, groups) = tokio::try_join!(cliques.list(&parameters), groups.list(&parameters))?;
+    let (cliques, groups) = tokio::try_join!(live_cliques(shell, (namespace, &selector)), groups.list(&parameters))?;
     let groups = groups
         .items
         .into_iter()
         .filter(|group| is_owned_by(group.meta(), uid(&*around.set)));
-    Ok((cliques.items, groups.collect()))
+    Ok((cliques, groups.collect()))
+}
+
+/// The cliques with these labels as the API server has them now, their conditions as their pods say that they are: the
+/// watch of pods may be late, and so would be the status that we wrote.
+pub(crate) async fn live_cliques(
+    shell: &Shell,
+    (namespace, selector): (&str, &str),
+) -> Result<Vec<PodClique>, kube::Error> {
+    let parameters = ListParams::default().labels(selector);
+    let cliques = Api::<PodClique>::namespaced(shell.client.clone(), namespace);
+    let pods = Api::<Pod>::namespaced(shell.client.clone(), namespace);
+    let (cliques, pods) = tokio::try_join!(cliques.list(&parameters), pods.list(&parameters))?;
+    let of = |clique: &PodClique| -> Vec<ObservedPod> {
+        let its = pods.iter().filter(|pod| is_owned_by(&pod.metadata, uid(clique)));
+        its.map(ObservedPod::from).collect()
+    };
+    let now = shell.now();
+    let seen = cliques
+        .iter()
+        .map(|clique| availability::as_its_pods_say(clique, &of(clique), now));
+    Ok(seen.collect())
 }
 
 async fn mark(shell: &Shell, group: PodCliqueScalingGroup) -> Result<(), WriteError> {

@@ -3,9 +3,11 @@
 use grove_api::conditions::podgang::SCHEDULED;
 use grove_api::podgang::PodGangPhase;
 use grove_api::{PodCliqueScalingGroup, PodCliqueSet, PodGang};
+use k8s_openapi::api::core::v1::Service;
+use serde_json::json;
 
 use crate::support::World;
-use crate::support::workloads::{Minimum, Order, workload};
+use crate::support::workloads::{Minimum, Order, simple, workload};
 
 async fn world(minimum: Minimum, places: usize) -> World {
     let world = World::with_places(places).await;
@@ -191,4 +193,32 @@ async fn pods_of_scaled_gangs_stay_gated_until_the_base_is_placed() {
         .map(|gang| (gang.name.as_str(), gang.phase));
     let expected = [("w-0", PodGangPhase::Running), ("w-0-sg-x-0", PodGangPhase::Pending)];
     assert_eq!(gangs.collect::<Vec<_>>(), expected);
+}
+
+/// dynamo #7811, PR #8328, #10527: a gang of one pod for a workload of many ranks, and a status that stuck or drifted.
+/// Without a minimum all ranks are needed; what somebody bends in what was made is bent back.
+#[tokio::test(start_paused = true)]
+async fn pain_dynamo_7811_a_gang_counts_all_of_its_ranks() {
+    let world = World::with_places(3).await;
+    let manifest = simple("w", 1, 4).replace("        minAvailable: 4\n", "");
+    assert!(!manifest.contains("minAvailable"));
+    world.create_set(&manifest).await;
+    world.settle().await;
+    let minimum = async || world.get::<PodGang>("w-0").await.spec.pod_groups[0].min_replicas;
+    assert_eq!(minimum().await, 4);
+    assert_eq!(world.ready().await, 0, "three of four ranks are of no use");
+    world.grow_to(4);
+    world.settle().await;
+    assert_eq!(world.ready().await, 4);
+
+    let alone = json!({"spec": {"podgroups": [{"name": "w-0-a", "minReplicas": 1, "podReferences": []}]}});
+    world.merge::<PodGang>("w-0", alone).await;
+    let everything = json!({"spec": {"selector": {"app.kubernetes.io/part-of": "other"}}});
+    world.merge::<Service>("w-0", everything).await;
+    world.settle().await;
+    assert_eq!(minimum().await, 4);
+    let selector = world.get::<Service>("w-0").await.spec.expect("a spec").selector;
+    assert_eq!(selector.expect("a selector")["app.kubernetes.io/part-of"], "w");
+    let status = world.get::<PodCliqueSet>("w").await.status.expect("a status");
+    assert_eq!(status.available_replicas, 1);
 }

@@ -72,6 +72,18 @@ pub fn clique_conditions(clique: &PodClique, counts: PodCounts, is_updating: boo
     all
 }
 
+/// The clique as its pods say that it is, whatever its status says: who tears something down asks the pods first.
+pub fn as_its_pods_say(clique: &PodClique, pods: &[ObservedPod], now: Timestamp) -> PodClique {
+    let counts = PodCounts::of(clique, pods);
+    let conditions = clique_conditions(clique, counts, false, now);
+    let mut clique = clique.clone();
+    if let Some(status) = &mut clique.status {
+        (status.ready_replicas, status.scheduled_replicas) = (counts.ready, counts.scheduled);
+        status.conditions = conditions;
+    }
+    clique
+}
+
 /// The earliest moment that the API's times, which have no fractions, tell apart from the birth.
 fn after_birth(born: Timestamp) -> Timestamp {
     born.checked_add(jiff::SignedDuration::from_secs(1)).unwrap_or(born)

@@ -13,7 +13,7 @@ mod termination;
 use grove_api::podcliqueset::PodCliqueTemplate;
 use grove_api::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
 
-pub use clique::{PodCounts, clique_conditions, was_scheduled};
+pub use clique::{PodCounts, as_its_pods_say, clique_conditions, was_scheduled};
 pub use group::{GroupCounts, group_conditions};
 pub(crate) use group::{is_whole, replicas as group_replicas};
 pub use termination::{Termination, mark_terminated, of_group, of_replica, termination_delay};

@@ -20,8 +20,8 @@ use crate::expand::Live;
 
 const DEFAULT_DELAY: SignedDuration = SignedDuration::from_hours(4);
 
-/// What to tear down now, and when to look again. The one who carries it out reads the cliques anew before: they may
-/// have recovered in the meantime.
+/// What to tear down now, and when to look again. The one who carries it out reads the cliques and their pods anew
+/// before: they may have recovered in the meantime.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Termination {
     /// Indices of replicas of which all cliques are to be deleted.
