@@ -22,6 +22,7 @@
     reason = "each printer column has its type, and many are integers"
 )]
 
+pub mod compute_domain;
 pub mod conditions;
 pub mod config;
 pub mod constraint;
@@ -47,6 +48,7 @@ pub const TOPOLOGY_DOMAIN_GROUP: &str = "grove.run.ai";
 /// The one version that every group serves.
 pub const VERSION: &str = "v1alpha1";
 
+pub use compute_domain::{ComputeDomain, ComputeDomainSpec};
 pub use constraint::{Pack, TopologyConstraint};
 pub use podclique::{PodClique, PodCliqueSpec, PodCliqueStatus};
 pub use podcliqueset::{PodCliqueSet, PodCliqueSetSpec, PodCliqueSetStatus};

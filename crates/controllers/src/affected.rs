@@ -6,10 +6,11 @@ use std::sync::Arc;
 
 use grove_api::podcliqueset::{PodCliqueSetStatus, PodCliqueSetUpdateProgress};
 use grove_api::{
-    ClusterTopology, ClusterTopologyBinding, PodClique, PodCliqueScalingGroup, PodCliqueSet, PodGang, TopologyDomain,
-    labels,
+    ClusterTopology, ClusterTopologyBinding, ComputeDomain, PodClique, PodCliqueScalingGroup, PodCliqueSet, PodGang,
+    TopologyDomain, labels,
 };
 use grove_topology::{TopologyKind, resolve};
+use grove_workload::expand::has_mnnvl_group;
 use k8s_openapi::api::apps::v1::ControllerRevision;
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use k8s_openapi::api::core::v1::Service;
@@ -30,6 +31,11 @@ pub(crate) trait Affects: Kind + Sized {
     const BURSTS: bool = false;
 
     fn affected(change: &Change<Self>, view: &View) -> Vec<Key>;
+
+    /// Whom it concerns that the API of a kind that can be missing came or went.
+    fn awaited_by(_: &View) -> Vec<Key> {
+        vec![]
+    }
 }
 
 /// Whether anything but the status changed: what was asked for, who owns it, or that it shall go.
@@ -226,7 +232,28 @@ impl Affects for KeptPod {
         }
         let pods = || [old, new].into_iter().flatten();
         let cliques = pods().filter_map(|pod| pod.clique.clone()).map(Key::Clique);
-        cliques.chain(pods().filter_map(|pod| pod.gang.clone())).collect()
+        let gangs = pods().filter_map(|pod| pod.gang.clone());
+        let compute_domains = pods()
+            .filter_map(|pod| pod.compute_domain.clone())
+            .map(Key::ComputeDomain);
+        cliques.chain(gangs).chain(compute_domains).collect()
+    }
+}
+
+impl Affects for ComputeDomain {
+    fn affected(change: &Change<Self>, _: &View) -> Vec<Key> {
+        let both = [change.old.as_deref(), change.new.as_deref()];
+        let owners = both.into_iter().flatten().flat_map(|domain| owner(&domain.metadata));
+        owners.chain([Key::ComputeDomain(change.key.clone())]).collect()
+    }
+
+    fn awaited_by(view: &View) -> Vec<Key> {
+        let sets = view.sets.all().into_iter().filter(|set| has_mnnvl_group(set));
+        let replicas = sets.flat_map(|set| {
+            let key = ObjectKey::of(&set.metadata);
+            (0..set.spec.replicas).map(move |replica| Key::Replica(key.clone(), replica))
+        });
+        replicas.collect()
     }
 }
 

@@ -22,6 +22,8 @@ pub enum Key {
     Clique(ObjectKey),
     /// A PodGang of a replica of a set: whom it lists, its constraints, its status.
     Gang(ObjectKey, i32, String),
+    /// A ComputeDomain: whether one that is being deleted may go.
+    ComputeDomain(ObjectKey),
     /// A topology, by its kind and name: who holds it in place, what other schedulers are told of it, its status.
     Topology(TopologyKind, String),
 }
@@ -31,7 +33,7 @@ impl Key {
     pub(crate) fn belongs_to(&self, set: &ObjectKey) -> bool {
         match self {
             Self::Set(other) | Self::Replica(other, _) | Self::Gang(other, _, _) => other == set,
-            Self::Group(_) | Self::Clique(_) | Self::Topology(..) => false,
+            Self::Group(_) | Self::Clique(_) | Self::ComputeDomain(_) | Self::Topology(..) => false,
         }
     }
 
@@ -66,6 +68,7 @@ impl fmt::Debug for Key {
             Self::Group(key) => write!(f, "PodCliqueScalingGroup {key}"),
             Self::Clique(key) => write!(f, "PodClique {key}"),
             Self::Gang(set, _, name) => write!(f, "PodGang {}/{name}", set.namespace),
+            Self::ComputeDomain(key) => write!(f, "ComputeDomain {key}"),
             Self::Topology(kind, name) => write!(f, "{kind} {name}"),
         }
     }

@@ -5,14 +5,15 @@ use std::sync::Arc;
 
 use grove_api::config::TopologyAwareScheduling;
 use grove_api::{
-    ClusterTopology, ClusterTopologyBinding, PodClique, PodCliqueScalingGroup, PodCliqueSet, PodGang, TopologyDomain,
-    labels,
+    ClusterTopology, ClusterTopologyBinding, ComputeDomain, PodClique, PodCliqueScalingGroup, PodCliqueSet, PodGang,
+    TopologyDomain, labels,
 };
 use grove_topology::backend::Backend;
 use grove_topology::resolve::{self, Found};
 use grove_topology::{Resolution, TopologyReference};
 use grove_workload::names::index_label;
 use grove_workload::observed::ObservedPod;
+use grove_workload::pod::compute_domain_of;
 use k8s_openapi::api::apps::v1::ControllerRevision;
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use k8s_openapi::api::core::v1::{Pod, Service};
@@ -64,6 +65,8 @@ pub(crate) struct KeptPod {
     pub(crate) gang: Option<Key>,
     /// Where Grove's gate stands in the list of gates.
     pub(crate) gate: Option<usize>,
+    /// The ComputeDomain of which it claims a channel.
+    pub(crate) compute_domain: Option<ObjectKey>,
 }
 
 impl KeptPod {
@@ -74,15 +77,14 @@ impl KeptPod {
             .iter()
             .find(|owner| owner.controller == Some(true));
         let gates = pod.spec.iter().flat_map(|spec| spec.scheduling_gates.iter().flatten());
+        let here = |name: &str| ObjectKey::new(namespace.clone(), name);
         Self {
             seen: ObservedPod::from(pod),
-            clique: pod
-                .labels()
-                .get(labels::PODCLIQUE)
-                .map(|name| ObjectKey::new(namespace, name)),
+            clique: pod.labels().get(labels::PODCLIQUE).map(|name| here(name)),
             clique_uid: owner.map(|owner| owner.uid.clone()).unwrap_or_default(),
             gang: Key::gang_of(&pod.metadata),
             gate: gates.into_iter().position(|gate| gate.name == labels::SCHEDULING_GATE),
+            compute_domain: pod.spec.as_ref().and_then(compute_domain_of).map(here),
         }
     }
 
@@ -105,6 +107,7 @@ pub(crate) struct View {
     pub(crate) roles: Arc<Store<Role>>,
     pub(crate) role_bindings: Arc<Store<RoleBinding>>,
     pub(crate) claims: Arc<Store<ResourceClaim>>,
+    pub(crate) compute_domains: Arc<Store<ComputeDomain>>,
     pub(crate) cluster_topologies: Arc<Store<ClusterTopology>>,
     pub(crate) topology_bindings: Arc<Store<ClusterTopologyBinding>>,
     pub(crate) topology_domains: Arc<Store<TopologyDomain>>,
@@ -132,6 +135,7 @@ impl View {
             roles: store(),
             role_bindings: store(),
             claims: store(),
+            compute_domains: store(),
             cluster_topologies: store(),
             topology_bindings: store(),
             topology_domains: store(),
@@ -212,6 +216,7 @@ kept_whole! { in_namespace:
     Role => roles,
     RoleBinding => role_bindings,
     ResourceClaim => claims,
+    ComputeDomain => compute_domains,
 }
 
 kept_whole! { cluster_wide:

@@ -11,6 +11,7 @@
 mod affected;
 mod backends;
 mod clique;
+mod compute_domain;
 mod constrain;
 mod events;
 mod gang;

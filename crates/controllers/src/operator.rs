@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use futures::future::join_all;
 use grove_api::{
-    ClusterTopology, ClusterTopologyBinding, PodClique, PodCliqueScalingGroup, PodCliqueSet, PodGang, TopologyDomain,
-    labels,
+    ClusterTopology, ClusterTopologyBinding, ComputeDomain, PodClique, PodCliqueScalingGroup, PodCliqueSet, PodGang,
+    TopologyDomain, labels,
 };
 use k8s_openapi::api::apps::v1::ControllerRevision;
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
@@ -29,7 +29,7 @@ use crate::kinds::KeptPod;
 use crate::served::{ForeignKind, OptionalApi};
 use crate::shell::{Settings, Shell};
 use crate::write::FIELD_MANAGER;
-use crate::{clique, gang, group, replica, set, topology};
+use crate::{clique, compute_domain, gang, group, replica, set, topology};
 use grove_runtime::{Change, Feed, Notice, Outcome, Unreadable};
 
 type Watching = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -68,8 +68,9 @@ impl Operator {
             self.watch::<ResourceClaim>(MANAGED, &mut synced),
             // Topologies are the admins'.
             self.watch::<ClusterTopology>(None, &mut synced),
-            self.watch_while_served::<ClusterTopologyBinding>(OptionalApi::ClusterTopologyBinding, &mut synced),
-            self.watch_while_served::<TopologyDomain>(OptionalApi::TopologyDomain, &mut synced),
+            self.watch_while_served::<ClusterTopologyBinding>(OptionalApi::ClusterTopologyBinding, None, &mut synced),
+            self.watch_while_served::<TopologyDomain>(OptionalApi::TopologyDomain, None, &mut synced),
+            self.watch_while_served::<ComputeDomain>(OptionalApi::ComputeDomain, MANAGED, &mut synced),
             self.follow_served(),
         ];
         let mut notices = self.notices.lock().await;
@@ -101,14 +102,11 @@ impl Operator {
         self.shell.queue.work(workers, stop, look).await;
     }
 
-    fn watch<V>(&self, selector: Option<(&str, &str)>, synced: &mut Vec<watch::Receiver<bool>>) -> Watching
+    fn watch<V>(&self, selector: Selector, synced: &mut Synced) -> Watching
     where
         V: Affects,
     {
-        let config = match selector {
-            Some((label, value)) => watcher::Config::default().labels(&format!("{label}={value}")),
-            None => watcher::Config::default(),
-        };
+        let config = config(selector);
         let shell = self.shell.clone();
         let sender = sender(synced);
         Box::pin(async move {
@@ -126,24 +124,28 @@ impl Operator {
     }
 
     /// As [`Self::watch`], for a kind whose API can be missing: then there are none of it.
-    fn watch_while_served<V>(&self, api: OptionalApi, synced: &mut Vec<watch::Receiver<bool>>) -> Watching
+    fn watch_while_served<V>(&self, api: OptionalApi, selector: Selector, synced: &mut Synced) -> Watching
     where
         V: Affects,
     {
         let shell = self.shell.clone();
         let sender = sender(synced);
+        let config = config(selector);
         Box::pin(async move {
             let seen = |change: &Change<V>| shell.seen(change);
             let mut known = None;
             loop {
                 let version = shell.served.changed(api, known.as_ref()).await;
                 known = Some(version.clone());
+                V::awaited_by(&shell.view)
+                    .into_iter()
+                    .for_each(|key| shell.queue.add(key));
                 if version.is_none() {
                     V::store(&shell.view).keep_only(&BTreeSet::new()).iter().for_each(seen);
                     sender.send_replace(true);
                     continue;
                 }
-                let feed = feed::<V>(&shell, watcher::Config::default());
+                let feed = feed::<V>(&shell, config.clone());
                 tokio::select! {
                     biased;
                     _ = shell.served.changed(api, known.as_ref()) => {}
@@ -154,7 +156,7 @@ impl Operator {
     }
 
     /// Watches a kind of another scheduler. That its API comes or goes concerns everything that is told to it.
-    fn watch_foreign(&self, kind: ForeignKind, synced: &mut Vec<watch::Receiver<bool>>) -> Watching {
+    fn watch_foreign(&self, kind: ForeignKind, synced: &mut Synced) -> Watching {
         let shell = self.shell.clone();
         let sender = sender(synced);
         Box::pin(async move {
@@ -196,10 +198,23 @@ impl Operator {
     }
 }
 
-const MANAGED: Option<(&str, &str)> = Some((labels::MANAGED_BY, labels::MANAGED_BY_OPERATOR));
+/// Flags that must be up before work begins.
+type Synced = Vec<watch::Receiver<bool>>;
+
+/// A label that objects must have to be watched; none for all objects of a kind.
+type Selector = Option<(&'static str, &'static str)>;
+
+const MANAGED: Selector = Some((labels::MANAGED_BY, labels::MANAGED_BY_OPERATOR));
+
+fn config(selector: Selector) -> watcher::Config {
+    match selector {
+        Some((label, value)) => watcher::Config::default().labels(&format!("{label}={value}")),
+        None => watcher::Config::default(),
+    }
+}
 
 /// A new flag among those that must be up before work begins.
-fn sender(synced: &mut Vec<watch::Receiver<bool>>) -> watch::Sender<bool> {
+fn sender(synced: &mut Synced) -> watch::Sender<bool> {
     let (sender, receiver) = watch::channel(false);
     synced.push(receiver);
     sender
@@ -250,6 +265,7 @@ async fn look(shell: &Shell, key: Key) -> Outcome {
         Key::Group(key) => group::look(shell, &key).await,
         Key::Clique(key) => clique::look(shell, &key).await,
         Key::Gang(set, replica, name) => gang::look(shell, &set, replica, &name).await,
+        Key::ComputeDomain(key) => compute_domain::look(shell, &key).await,
         Key::Topology(kind, name) => topology::look(shell, kind, &name).await,
     }
 }

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use grove_api::{PodClique, PodCliqueScalingGroup, PodGang, labels};
+use grove_api::{ComputeDomain, PodClique, PodCliqueScalingGroup, PodGang, labels};
 use grove_workload::availability;
 use grove_workload::diff::{Change, Content, changes};
-use grove_workload::expand::Live;
+use grove_workload::expand::{Live, ReplicaChildren};
 use grove_workload::meta::uid;
 use grove_workload::names::is_owned_by;
 use grove_workload::observed::ObservedPod;
@@ -13,13 +13,16 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, ListParams};
 use kube::{Resource, ResourceExt};
 
+use crate::compute_domain;
 use crate::key::Key;
 use crate::kinds::set_shelf;
+use crate::served::OptionalApi;
 use crate::shell::{Shell, Surroundings};
 use crate::write::{self, WriteError, in_parallel};
 use grove_runtime::{Notice, ObjectKey, Outcome};
 
 const WRITE_ERROR: &str = "ERR_SYNC_REPLICA";
+const COMPUTE_DOMAIN_ERROR: &str = "ERR_SYNC_COMPUTE_DOMAIN";
 const TERMINATE_ERROR: &str = "ERR_GANG_TERMINATION";
 
 pub(crate) async fn look(shell: &Shell, set: &ObjectKey, replica: i32) -> Outcome {
@@ -27,8 +30,14 @@ pub(crate) async fn look(shell: &Shell, set: &ObjectKey, replica: i32) -> Outcom
         return Outcome::Settled;
     };
     let key = Key::Replica(set.clone(), replica);
-    let mut errors = write_children(shell, &around, (set, replica)).await;
-    let mut failures = write::failures(WRITE_ERROR, &errors);
+    let live = around.live();
+    let mut children = around.expansion(shell, &live).replica_children(replica);
+    let domains = std::mem::take(&mut children.compute_domains);
+    let mut errors = write_compute_domains(shell, &around, (set, replica), domains).await;
+    let mut failures = write::failures(COMPUTE_DOMAIN_ERROR, &errors);
+    let found = write_children(shell, &around, (set, replica), children).await;
+    failures.extend(write::failures(WRITE_ERROR, &found));
+    errors.extend(found);
 
     let live = around.live();
     let termination = availability::of_replica(&around.set, replica, (&live, &around.cliques), shell.now());
@@ -45,11 +54,48 @@ pub(crate) async fn look(shell: &Shell, set: &ObjectKey, replica: i32) -> Outcom
     }
 }
 
-/// Writes what the replica should own, and sends for a look at its gangs.
-async fn write_children(shell: &Shell, around: &Surroundings, (set, replica): (&ObjectKey, i32)) -> Vec<WriteError> {
-    let live = around.live();
-    let expansion = around.expansion(shell, &live);
-    let children = expansion.replica_children(replica);
+/// Writes the ComputeDomains of the replica's NVLink groups. They come first: pods that claim a channel wait for them.
+async fn write_compute_domains(
+    shell: &Shell,
+    around: &Surroundings,
+    (set, replica): (&ObjectKey, i32),
+    wanted: Vec<ComputeDomain>,
+) -> Vec<WriteError> {
+    let stored = shell.view.compute_domains.of_part(&set_shelf(set), replica);
+    let is_wanted = |domain: &ComputeDomain| wanted.iter().any(|wanted| wanted.name_any() == domain.name_any());
+    let leaving = stored.iter().filter(|domain| {
+        domain.metadata.deletion_timestamp.is_some() && is_wanted(domain) && compute_domain::is_used(shell, domain)
+    });
+    let leaving = leaving.map(|domain| {
+        let key = ObjectKey::of(&domain.metadata);
+        WriteError::Refused(format!(
+            "ComputeDomain {key} was deleted and goes when no pod uses it any more; delete its pods to get a new one"
+        ))
+    });
+    let mut errors: Vec<WriteError> = leaving.collect();
+    let changes = changes(uid(&*around.set), wanted, &stored, Content::Fixed);
+    if changes.is_empty() {
+        return errors;
+    }
+    if shell.served.version(OptionalApi::ComputeDomain).is_none() {
+        // Looked at again when it is there.
+        let definition = OptionalApi::ComputeDomain.definition();
+        errors.push(WriteError::Refused(format!(
+            "the pods need a ComputeDomain, and {definition} is not served; install NVIDIA's DRA driver"
+        )));
+        return errors;
+    }
+    errors.extend(shell.carry_out(&set.namespace, changes, Content::Fixed).await);
+    errors
+}
+
+/// Writes what else the replica should own, and sends for a look at its gangs.
+async fn write_children(
+    shell: &Shell,
+    around: &Surroundings,
+    (set, replica): (&ObjectKey, i32),
+    children: ReplicaChildren,
+) -> Vec<WriteError> {
     let owner = uid(&*around.set);
     let namespace = &set.namespace;
     let shelf = set_shelf(set);
@@ -186,6 +232,7 @@ pub(crate) fn existing(shell: &Shell, set: &ObjectKey) -> std::collections::BTre
         indices(view.gangs.of(&shelf)),
         indices(view.services.of(&shelf)),
         indices(view.autoscalers.of(&shelf)),
+        indices(view.compute_domains.of(&shelf)),
     ];
     all.into_iter().flatten().collect()
 }

@@ -1,5 +1,5 @@
-//! Which of the APIs that can be missing are served: those of other schedulers, and kinds of ours that an admin may leave
-//! out.
+//! Which of the APIs that can be missing are served: those of other schedulers and drivers, and kinds of ours that an
+//! admin may leave out.
 //!
 //! Nothing is asked again after a while: a watch on the metadata of CustomResourceDefinitions tells when one comes, goes
 //! or becomes established, and only then is that one read. What is served by other means than a definition is not seen.
@@ -7,12 +7,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use futures::StreamExt;
+use grove_api::{ClusterTopologyBinding, ComputeDomain, TopologyDomain};
 use grove_topology::backend::Backend;
 use grove_topology::kai;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::core::{ApiResource, GroupVersionKind, PartialObjectMeta};
 use kube::runtime::watcher::{self, Event, watcher};
-use kube::{Api, Client, ResourceExt};
+use kube::{Api, Client, Resource, ResourceExt};
 use tokio::sync::watch;
 
 use grove_runtime::Backoff;
@@ -22,6 +23,7 @@ use grove_runtime::Backoff;
 pub(crate) enum OptionalApi {
     TopologyDomain,
     ClusterTopologyBinding,
+    ComputeDomain,
     Foreign(ForeignKind),
 }
 
@@ -50,9 +52,10 @@ impl ForeignKind {
 }
 
 impl OptionalApi {
-    const ALL: [Self; 5] = [
+    const ALL: [Self; 6] = [
         Self::TopologyDomain,
         Self::ClusterTopologyBinding,
+        Self::ComputeDomain,
         Self::Foreign(ForeignKind::Topology(Backend::Kai)),
         Self::Foreign(ForeignKind::Topology(Backend::Kueue)),
         Self::Foreign(ForeignKind::KaiPodGroup),
@@ -61,8 +64,9 @@ impl OptionalApi {
     /// Name of the definition that serves it.
     pub(crate) fn definition(self) -> String {
         match self {
-            Self::TopologyDomain => "topologydomains.grove.run.ai".to_owned(),
-            Self::ClusterTopologyBinding => "clustertopologybindings.grove.io".to_owned(),
+            Self::TopologyDomain => definition::<TopologyDomain>(),
+            Self::ClusterTopologyBinding => definition::<ClusterTopologyBinding>(),
+            Self::ComputeDomain => definition::<ComputeDomain>(),
             Self::Foreign(kind) => {
                 let ApiResource { group, plural, .. } = kind.resource("");
                 format!("{plural}.{group}")
@@ -78,13 +82,17 @@ impl OptionalApi {
     fn version<'a>(self, served: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
         let mut served = served.into_iter();
         match self {
-            Self::TopologyDomain | Self::ClusterTopologyBinding => {
-                served.find(|version| *version == grove_api::VERSION)
-            }
+            Self::TopologyDomain => served.find(|version| *version == TopologyDomain::version(&())),
+            Self::ClusterTopologyBinding => served.find(|version| *version == ClusterTopologyBinding::version(&())),
+            Self::ComputeDomain => served.find(|version| *version == ComputeDomain::version(&())),
             Self::Foreign(ForeignKind::Topology(backend)) => backend.version(served),
             Self::Foreign(ForeignKind::KaiPodGroup) => served.find(|version| *version == kai::POD_GROUP_VERSION),
         }
     }
+}
+
+fn definition<K: Resource<DynamicType = ()>>() -> String {
+    format!("{}.{}", K::plural(&()), K::group(&()))
 }
 
 type Versions = BTreeMap<OptionalApi, String>;

@@ -160,7 +160,7 @@ impl Shell {
                 memory.status_due.retain(|key, _| !key.belongs_to(set));
             }
             Key::Clique(clique) => drop(memory.refused.remove(clique)),
-            Key::Replica(..) | Key::Group(_) | Key::Gang(..) | Key::Topology(..) => {}
+            Key::Replica(..) | Key::Group(_) | Key::Gang(..) | Key::ComputeDomain(_) | Key::Topology(..) => {}
         }
         memory.failures.remove(key);
         memory.status_due.remove(key);

@@ -10,6 +10,7 @@ mod gang_scheduling;
 mod gang_termination;
 mod killed;
 mod nodes;
+mod nvlink;
 mod on_delete;
 mod pains;
 mod resource_sharing;

@@ -1,15 +1,15 @@
 //! NVLink groups that span nodes (MNNVL): a ComputeDomain for each group of each replica.
 //!
-//! The kind is the NVIDIA driver's, so it is made as a dynamic object.
+//! An annotation that was admitted stays in force: that the operator's configuration allows no new ones takes no fabric
+//! from what runs.
 
 use std::collections::BTreeSet;
 
 use grove_api::podcliqueset::PodCliqueTemplate;
-use grove_api::{PodCliqueSet, labels};
+use grove_api::{ComputeDomain, ComputeDomainSpec, PodCliqueSet, labels};
 use k8s_openapi::api::core::v1::{Container, PodSpec};
 use kube::ResourceExt;
-use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
-use serde_json::json;
+use serde_json::{Map, json};
 
 use super::Expansion;
 use crate::meta::child_meta;
@@ -17,24 +17,10 @@ use crate::names;
 
 const GPU: &str = "nvidia.com/gpu";
 /// The word that takes a clique out of the group that it would inherit.
-const NO_GROUP: &str = "none";
-
-/// The kind of the driver's object.
-#[derive(Clone, Copy, Debug)]
-pub struct ComputeDomains;
-
-impl ComputeDomains {
-    pub fn resource() -> ApiResource {
-        ApiResource::from_gvk(&GroupVersionKind::gvk(
-            "resource.nvidia.com",
-            "v1beta1",
-            "ComputeDomain",
-        ))
-    }
-}
+pub(crate) const NO_GROUP: &str = "none";
 
 impl Expansion<'_> {
-    pub(super) fn compute_domains(&self, replica: i32) -> Vec<DynamicObject> {
+    pub(super) fn compute_domains(&self, replica: i32) -> Vec<ComputeDomain> {
         let cliques = self.set.spec.template.cliques.iter();
         let groups: BTreeSet<&str> = cliques.filter_map(|clique| mnnvl_group(self.set, clique)).collect();
         groups
@@ -43,20 +29,32 @@ impl Expansion<'_> {
             .collect()
     }
 
-    fn compute_domain(&self, replica: i32, group: &str) -> DynamicObject {
+    fn compute_domain(&self, replica: i32, group: &str) -> ComputeDomain {
         let name = names::compute_domain(&self.set_name(), replica, group);
         let mut metadata = child_meta(self.set, &name, Some(labels::component::COMPUTE_DOMAIN));
         let index = (labels::PCS_REPLICA_INDEX.to_owned(), replica.to_string());
         metadata.labels.get_or_insert_default().extend([index]);
         // Deleted by mistake, it would take the channel away from running pods.
         metadata.finalizers = Some(vec![labels::finalizer::COMPUTE_DOMAIN.to_owned()]);
-        let mut object = DynamicObject::new(&name, &ComputeDomains::resource());
-        object.metadata = metadata;
-        object.data = json!({
-            "spec": { "numNodes": 0, "channel": { "resourceClaimTemplate": { "name": name } } }
-        });
-        object
+        // No number of nodes: the fabric is as large as the pods that claim a channel of it make it.
+        let fields = Map::from_iter([
+            ("numNodes".to_owned(), json!(0)),
+            (
+                "channel".to_owned(),
+                json!({ "resourceClaimTemplate": { "name": name } }),
+            ),
+        ]);
+        ComputeDomain {
+            metadata,
+            spec: ComputeDomainSpec { fields },
+        }
     }
+}
+
+/// Whether any clique of the set is in an NVLink group.
+pub fn has_mnnvl_group(set: &PodCliqueSet) -> bool {
+    let mut cliques = set.spec.template.cliques.iter();
+    cliques.any(|clique| mnnvl_group(set, clique).is_some())
 }
 
 /// The NVLink group of a clique: the nearest annotation decides, and only pods with GPUs take part.

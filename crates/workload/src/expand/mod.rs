@@ -26,15 +26,15 @@ mod live;
 pub mod order;
 mod services;
 
-use grove_api::{PodClique, PodCliqueScalingGroup, PodCliqueSet, PodGang};
+use grove_api::{ComputeDomain, PodClique, PodCliqueScalingGroup, PodCliqueSet, PodGang};
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use k8s_openapi::api::resource::v1::ResourceClaim;
 use kube::ResourceExt;
-use kube::core::DynamicObject;
 
-pub use compute_domains::{ComputeDomains, mnnvl_group};
+pub(crate) use compute_domains::NO_GROUP;
+pub use compute_domains::{has_mnnvl_group, mnnvl_group};
 pub use live::{Live, TEMPLATE_REPLICAS};
 
 use crate::revision::Hashes;
@@ -70,7 +70,7 @@ pub struct ReplicaChildren {
     pub gangs: Vec<PodGang>,
     pub services: Vec<Service>,
     pub autoscalers: Vec<HorizontalPodAutoscaler>,
-    pub compute_domains: Vec<DynamicObject>,
+    pub compute_domains: Vec<ComputeDomain>,
 }
 
 /// Everything that one scaling group owns.

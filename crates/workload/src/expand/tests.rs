@@ -391,7 +391,7 @@ fn nvlink_groups_are_inherited_and_only_for_gpus() {
     let names: Vec<String> = domains.iter().map(ResourceExt::name_any).collect();
     assert_eq!(names, ["a-0-one", "a-0-two"]);
     assert_eq!(
-        domains[0].data["spec"]["channel"]["resourceClaimTemplate"]["name"],
+        domains[0].spec.fields["channel"]["resourceClaimTemplate"]["name"],
         "a-0-one"
     );
 }

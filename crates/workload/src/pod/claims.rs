@@ -10,6 +10,15 @@ use crate::names::{self, Place};
 /// Name, within a pod, of the claim for its NVLink group.
 const MNNVL_CLAIM: &str = "mnnvl-claim";
 
+/// The ComputeDomain whose channel a pod claims: its claim template has the same name.
+pub fn compute_domain_of(pod: &PodSpec) -> Option<&str> {
+    let mut claims = pod.resource_claims.iter().flatten();
+    claims
+        .find(|claim| claim.name == MNNVL_CLAIM)?
+        .resource_claim_template_name
+        .as_deref()
+}
+
 pub(super) fn add(spec: &mut PodSpec, set: &PodCliqueSet, place: &Place<'_>, (podclique, index): (&str, i32)) {
     for (number, claim) in claims::of_pod(set, place, podclique, index).into_iter().enumerate() {
         let name = format!("grove-shared-{number}");

@@ -8,6 +8,8 @@ mod claims;
 mod environment;
 mod wait;
 
+pub use claims::compute_domain_of;
+
 use grove_api::{PodClique, labels};
 use k8s_openapi::api::core::v1::{Pod, PodSchedulingGate};
 use kube::ResourceExt;

@@ -6,7 +6,17 @@ use grove_api::PodCliqueSet;
 use grove_api::labels::annotation::MNNVL_GROUP;
 use kube::ResourceExt;
 
-use super::{Path, Reason, Rules, Violations, no_dns_label};
+use super::{LABEL_MAX, Path, Reason, Rules, Violations, no_dns_label};
+use crate::expand::NO_GROUP;
+use crate::names;
+
+/// Replicas are numbered to here at least, whatever their number is now.
+const LAST_REPLICA: i32 = 999;
+
+/// Every object has its name in a label.
+fn is_too_long(set: &str, group: &str) -> bool {
+    group != NO_GROUP && names::compute_domain(set, LAST_REPLICA, group).len() > LABEL_MAX
+}
 
 type Annotated<'a> = (Path, &'a BTreeMap<String, String>);
 
@@ -46,7 +56,15 @@ pub(super) fn created(set: &PodCliqueSet, rules: &Rules, found: &mut Violations)
         if let Some(why) = no_dns_label(group) {
             let message = format!("invalid group '{group}': {why}; write the name of a group, or none");
             found.add(&path, Reason::Invalid, message);
-        } else if group != "none" && !rules.mnnvl_enabled {
+        } else if is_too_long(&set.name_any(), group) {
+            let (name, max) = (set.name_any(), LABEL_MAX);
+            let message = format!(
+                "the ComputeDomain of group '{group}' would be called '{}', which is longer than {max} characters; \
+                 shorten the group or PodCliqueSet '{name}'",
+                names::compute_domain(&name, LAST_REPLICA, group)
+            );
+            found.add(&path, Reason::Invalid, message);
+        } else if group != NO_GROUP && !rules.mnnvl_enabled {
             let message = format!(
                 "MNNVL is not enabled in the operator configuration. Either enable MNNVL globally or remove the \
                  {MNNVL_GROUP} annotation"
