@@ -15,13 +15,14 @@ use grove_workload::gang::{self, Member, Members};
 use grove_workload::meta::uid;
 use grove_workload::names::is_owned_by;
 use grove_workload::observed::ObservedPod;
+use kube::{Resource, ResourceExt};
 
 use crate::backends;
 use crate::constrain::constrain;
 use crate::key::Key;
 use crate::shell::{Shell, Surroundings};
 use crate::write::{self, Report, WriteError};
-use grove_runtime::{ObjectKey, Outcome};
+use grove_runtime::{Notice, ObjectKey, Outcome};
 
 const WRITE_ERROR: &str = "ERR_SYNC_PODGANG";
 
@@ -78,7 +79,8 @@ pub(crate) async fn look(shell: &Shell, set: &ObjectKey, replica: i32, name: &st
     match stored {
         Some(gang) => {
             let status = gang::status(&gang, &members, shell.now());
-            outcome.and(keep_status(shell, &key, &gang, status).await)
+            let told = unplaced(&gang, gang::why_unplaced(&gang, &members));
+            outcome.and(keep_status(shell, &key, &gang, (status, told)).await)
         }
         None => outcome,
     }
@@ -120,7 +122,24 @@ fn members<'a>(cliques: impl Iterator<Item = &'a PodClique>, pods: &'a Pods) -> 
     cliques.filter_map(member).collect()
 }
 
-async fn keep_status(shell: &Shell, key: &Key, gang: &PodGang, status: PodGangStatus) -> Outcome {
+/// That a scheduler found no node for a pod. A state and not a step: told once for the same words.
+fn unplaced(gang: &PodGang, why: Option<String>) -> Option<Notice> {
+    Some(Notice {
+        about: gang.object_ref(&()),
+        is_warning: true,
+        reason: "Unplaced".to_owned(),
+        action: "Place",
+        note: format!("PodGang {} waits: {}", gang.name_any(), why?),
+        occasion: None,
+    })
+}
+
+async fn keep_status(
+    shell: &Shell,
+    key: &Key,
+    gang: &PodGang,
+    (status, told): (PodGangStatus, Option<Notice>),
+) -> Outcome {
     let is_initialized = |status: Option<&PodGangStatus>| {
         status.is_some_and(|status| conditions::is_true(&status.conditions, INITIALIZED))
     };
@@ -129,7 +148,7 @@ async fn keep_status(shell: &Shell, key: &Key, gang: &PodGang, status: PodGangSt
     let report = Report {
         status,
         is_waited_for,
-        notices: vec![],
+        notices: told.into_iter().collect(),
     };
     shell.keep_status::<PodGang>(key, gang, report).await
 }

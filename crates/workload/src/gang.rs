@@ -156,11 +156,11 @@ pub fn status(gang: &PodGang, members: &Members<'_>, now: Timestamp) -> PodGangS
         ),
         Some((group, found)) => {
             let needed = group.min_replicas;
-            (
-                Status::False,
-                condition::ready::PODS_NOT_READY,
-                format!("PodClique {} has {found} of {needed} ready pods", group.name),
-            )
+            let mut message = format!("PodClique {} has {found} of {needed} ready pods", group.name);
+            if let Some(why) = why_unplaced(gang, members) {
+                message = format!("{message}; {why}");
+            }
+            (Status::False, condition::ready::PODS_NOT_READY, message)
         }
     };
     let (holds, reason, message) = ready;
@@ -172,6 +172,16 @@ pub fn status(gang: &PodGang, members: &Members<'_>, now: Timestamp) -> PodGangS
     };
     conditions::put(&mut status.conditions, finding, generation, now);
     status
+}
+
+/// Why a pod of the gang has no node, if a scheduler has looked for one: the first of them stands for all.
+pub fn why_unplaced(gang: &PodGang, members: &Members<'_>) -> Option<String> {
+    let name = gang.name_any();
+    let mut pods = members.values().flat_map(|member| member.pods_in(&name));
+    pods.find_map(|pod| {
+        let why = pod.unplaced_because.as_deref().filter(|_| !pod.is_scheduled())?;
+        Some(format!("pod {} has no node: {why}", pod.name))
+    })
 }
 
 /// Whether the pods have been listed. It stays so while pods are replaced one by one, and begins anew when the gang is

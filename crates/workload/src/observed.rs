@@ -48,6 +48,8 @@ pub struct ObservedPod {
     /// Whether Grove's gate, not anybody else's, holds it.
     pub is_gated: bool,
     pub is_terminating: bool,
+    /// Why its scheduler found no node for it, in the scheduler's words.
+    pub unplaced_because: Option<Box<str>>,
     pub created_at: Timestamp,
 }
 
@@ -91,6 +93,7 @@ impl From<&Pod> for ObservedPod {
             readiness: pod.status.as_ref().map(readiness).unwrap_or_default(),
             is_gated: gates.into_iter().any(|gate| gate.name == labels::SCHEDULING_GATE),
             is_terminating: pod.metadata.deletion_timestamp.is_some(),
+            unplaced_because: pod.status.as_ref().and_then(unplaced_because),
             created_at: pod
                 .metadata
                 .creation_timestamp
@@ -108,6 +111,14 @@ fn phase(status: Option<&PodStatus>) -> Phase {
         Some("Unknown") => Phase::Unknown,
         _ => Phase::Pending,
     }
+}
+
+/// Gates hold a pod without a scheduler having looked for a node: that is no reason of its own.
+fn unplaced_because(status: &PodStatus) -> Option<Box<str>> {
+    let mut conditions = status.conditions.iter().flatten();
+    let scheduled = conditions.find(|condition| condition.type_ == "PodScheduled")?;
+    let is_refused = scheduled.status == "False" && scheduled.reason.as_deref() == Some("Unschedulable");
+    scheduled.message.as_deref().filter(|_| is_refused).map(Box::from)
 }
 
 fn readiness(status: &PodStatus) -> Readiness {
@@ -208,6 +219,17 @@ mod tests {
             Readiness::Starting
         );
         assert_eq!(observe(json!({})).readiness, Readiness::Starting);
+    }
+
+    #[test]
+    fn why_a_pod_has_no_node_is_kept_in_its_schedulers_words() {
+        let because = |status: &str, reason: &str| {
+            let scheduled = json!([{"type": "PodScheduled", "status": status, "reason": reason, "message": "no room"}]);
+            observe(json!({"conditions": scheduled})).unplaced_because
+        };
+        assert_eq!(because("False", "Unschedulable").as_deref(), Some("no room"));
+        assert_eq!(because("False", "SchedulingGated"), None);
+        assert_eq!(because("True", ""), None);
     }
 
     #[test]

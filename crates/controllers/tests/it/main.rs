@@ -21,3 +21,4 @@ mod scale;
 mod scaling;
 mod start_order;
 mod topology;
+mod words;

@@ -1,7 +1,15 @@
 //! An operator that ends at any moment, and another that goes on: nothing is done twice, nothing is undone.
 
-use grove_api::PodCliqueSet;
+use std::collections::BTreeMap;
 
+use grove_api::{PodClique, PodCliqueScalingGroup, PodCliqueSet, labels};
+use k8s_openapi::api::apps::v1::ControllerRevision;
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::apimachinery::pkg::runtime::RawExtension;
+use kube::ResourceExt;
+use serde_json::json;
+
+use crate::support::World;
 use crate::support::workloads::{Minimum, running};
 
 /// A restart at rest reads, and writes nothing.
@@ -53,4 +61,79 @@ async fn pain_lws_225_a_restart_during_an_update_does_not_hurry_it() {
     world.all_run("w-0-pc-a", "two").await;
     world.all_run("w-1-sg-x-1-pc-b", "two").await;
     assert_eq!(world.ready().await, 20);
+}
+
+/// lws #1016: an upgrade of the controller rolled all pods. Here the next operator finds hashes that another release, with
+/// another way to compute them, has recorded; it keeps them, and the first change of the template rolls only what changed.
+#[tokio::test(start_paused = true)]
+async fn pain_lws_1016_an_operator_that_hashes_otherwise_replaces_no_pod() {
+    let mut world = running(Minimum::All, 20).await;
+    let before = world.uids_of("w").await;
+    world.stop_operator().await;
+    rename_hashes(&world).await;
+    world.start_operator();
+    world.pass(600).await;
+    assert_eq!(world.uids_of("w").await, before);
+    let status = world.get::<PodCliqueSet>("w").await.status.expect("a status");
+    assert!(status.update_progress.is_none(), "{:?}", status.update_progress);
+
+    let kept = world.uids_of("w-0-sg-x").await;
+    world.set_image(&["pc-a"], "two").await;
+    world.settle().await;
+    world.all_run("w-0-pc-a", "two").await;
+    assert_eq!(
+        world.uids_of("w-0-sg-x").await,
+        kept,
+        "what did not change keeps the old hash"
+    );
+}
+
+/// Makes every hash of the set another one, wherever it is written, as if another release had computed it.
+async fn rename_hashes(world: &World) {
+    const LABEL: &str = labels::POD_TEMPLATE_HASH;
+    let renamed = |hash: &str| format!("old{hash}");
+    let label = |labels: &BTreeMap<String, String>| labels.get(LABEL).map(|hash| renamed(hash));
+    for (name, revision) in world.list::<ControllerRevision>().await {
+        let mut made = revision.clone();
+        let mut record = revision.data.expect("a record").0;
+        record["generationHash"] = renamed(record["generationHash"].as_str().expect("a hash")).into();
+        for clique in record["cliques"].as_array_mut().expect("cliques") {
+            clique["hash"] = renamed(clique["hash"].as_str().expect("a hash")).into();
+        }
+        made.data = Some(RawExtension(record));
+        made.metadata.resource_version = None;
+        made.metadata.uid = None;
+        world.delete::<ControllerRevision>(&name).await;
+        world.create(&made).await;
+    }
+    for (name, pod) in world.list::<Pod>().await {
+        let hash = label(pod.labels());
+        world
+            .merge::<Pod>(&name, json!({"metadata": {"labels": {LABEL: hash}}}))
+            .await;
+    }
+    for (name, clique) in world.list::<PodClique>().await {
+        let hash = label(clique.labels());
+        world
+            .merge::<PodClique>(&name, json!({"metadata": {"labels": {LABEL: hash}}}))
+            .await;
+        let status = clique.status.expect("a status");
+        let current = status.current_pod_template_hash.map(|hash| renamed(&hash));
+        let generation = status.current_pod_clique_set_generation_hash.map(|hash| renamed(&hash));
+        let hashes = json!({"currentPodTemplateHash": current, "currentPodCliqueSetGenerationHash": generation});
+        world.merge_status::<PodClique>(&name, hashes).await;
+    }
+    for (name, group) in world.list::<PodCliqueScalingGroup>().await {
+        let current = group.status.expect("a status").current_pod_clique_set_generation_hash;
+        let hash = json!({"currentPodCliqueSetGenerationHash": current.map(|hash| renamed(&hash))});
+        world.merge_status::<PodCliqueScalingGroup>(&name, hash).await;
+    }
+    let current = world
+        .get::<PodCliqueSet>("w")
+        .await
+        .status
+        .expect("a status")
+        .current_generation_hash;
+    let hash = json!({"currentGenerationHash": current.map(|hash| renamed(&hash))});
+    world.merge_status::<PodCliqueSet>("w", hash).await;
 }

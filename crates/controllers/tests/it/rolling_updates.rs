@@ -6,6 +6,8 @@ use std::collections::BTreeSet;
 
 use grove_api::podcliqueset::PodCliqueSetUpdateProgress;
 use grove_api::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
+use k8s_openapi::api::core::v1::Pod;
+use kube::ResourceExt;
 
 use crate::support::World;
 use crate::support::workloads::{Minimum, running};
@@ -266,4 +268,46 @@ async fn back_and_forth_ends_where_it_began() {
     settled(&world).await;
     world.all_run("w-0-pc-a", "one").await;
     assert_eq!(hash().await, before);
+}
+
+/// lws #280: a group had pods of two templates at once. A replica of a group is recreated whole; a member that is lost
+/// before its replica's turn comes back as it was.
+#[tokio::test(start_paused = true)]
+async fn pain_lws_280_a_replica_of_a_group_never_mixes_templates() {
+    let world = running(Minimum::One, 20).await;
+    world.scale::<PodCliqueScalingGroup>("w-0-sg-x", 3).await;
+    world.settle().await;
+    let begin = world.revision();
+    world.set_image(&["pc-b", "pc-c"], "two").await;
+    tokio::time::sleep(std::time::Duration::from_millis(500)).await;
+    let last = world.pods_of("w-0-sg-x-2-pc-c").await;
+    world.delete::<Pod>(&last[0].name_any()).await;
+    world.settle().await;
+    world.all_run("w-0-sg-x", "two").await;
+    world.replay(begin, |scene| {
+        for replica in 0..3 {
+            let images = scene.ready_images(&format!("w-0-sg-x-{replica}-"));
+            assert!(images.len() <= 1, "replica {replica} runs {images:?}");
+        }
+    });
+}
+
+/// What is above the minimum is not left out: that an update has ended is told when all pods are there, not before.
+#[tokio::test(start_paused = true)]
+async fn an_update_ends_when_all_pods_are_ready_and_not_just_the_minimum() {
+    let world = running(Minimum::One, 20).await;
+    let begin = world.revision();
+    world.set_image(&["pc-a", "pc-b", "pc-c"], "two").await;
+    world.settle().await;
+    let ended = |set: &serde_json::Value| set["status"]["updateProgress"]["updateEndedAt"].is_string();
+    let sets = world
+        .history()
+        .writes()
+        .of_kind("grove.io", "podcliquesets")
+        .after(begin);
+    let end = sets.iter().find(|write| write.after().is_some_and(|set| ended(&set)));
+    let end = end.expect("the update has ended").revision;
+    let mut ready = 0;
+    world.replay_until(end, |scene| ready = scene.ready("w-0-"));
+    assert_eq!(ready, 10);
 }

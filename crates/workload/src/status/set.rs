@@ -3,6 +3,8 @@
 use std::borrow::Borrow;
 
 use grove_api::conditions::podcliqueset::{PROGRESSING, READY, progressing, ready};
+use grove_api::conditions::podgang::{INITIALIZED, READY as GANG_READY, SCHEDULED};
+use grove_api::labels::PCS_REPLICA_INDEX;
 use grove_api::podcliqueset::PodGangSummary;
 use grove_api::podgang::PodGangPhase;
 use grove_api::{PodCliqueSet, PodCliqueSetStatus, PodGang};
@@ -16,7 +18,7 @@ use crate::availability::{minimum, standalone_of};
 use crate::conditions::{self, Finding, Status};
 use crate::expand::Expansion;
 use crate::meta::{base_labels, selector, uid};
-use crate::names::is_owned_by;
+use crate::names::{index_label, is_owned_by};
 use crate::update::SetUpdate;
 
 /// The most gangs that a status lists: more would not fit into an object beside everything else.
@@ -48,7 +50,8 @@ pub fn set_status(
         current_generation_hash: Some(update.generation_hash.clone()),
         update_progress: update.progress.clone(),
     };
-    put_conditions(&mut status.conditions, expansion, (&available, update), now);
+    let why = |replica| why_unplaced(gangs, set, replica).unwrap_or_else(|| why_unavailable(expansion, replica));
+    put_conditions(&mut status.conditions, expansion, (&available, update), &why, now);
     status
 }
 
@@ -65,6 +68,7 @@ fn put_conditions(
     conditions: &mut Vec<Condition>,
     expansion: &Expansion<'_>,
     (available, update): (&[i32], &SetUpdate),
+    why_unavailable: &dyn Fn(i32) -> String,
     now: Timestamp,
 ) {
     let replicas = expansion.set.spec.replicas.max(0);
@@ -76,7 +80,7 @@ fn put_conditions(
             format!("{replicas} of {replicas} replicas are available"),
         ),
         Some(replica) => {
-            let why = why_unavailable(expansion, replica);
+            let why = why_unavailable(replica);
             let message = format!(
                 "{} of {replicas} replicas are available; replica {replica}: {why}",
                 available.len()
@@ -119,6 +123,24 @@ fn put_conditions(
         message,
     };
     conditions::put(conditions, progressing, generation, now);
+}
+
+/// Why a gang of a replica that should be placed is not, in the words of whoever places or tells of its pods.
+fn why_unplaced(gangs: &[impl Borrow<PodGang>], set: &PodCliqueSet, replica: i32) -> Option<String> {
+    let its = gangs.iter().map(Borrow::borrow).filter(|gang| {
+        is_owned_by(&gang.metadata, uid(set)) && index_label(&gang.metadata, PCS_REPLICA_INDEX) == Some(replica)
+    });
+    let mut words = its.filter_map(|gang| {
+        let status = gang.status.as_ref()?;
+        let is_waiting = status.phase == PodGangPhase::Pending && conditions::is_true(&status.conditions, INITIALIZED);
+        let said = [SCHEDULED, GANG_READY].into_iter().filter_map(|type_| {
+            let found = conditions::find(&status.conditions, type_)?;
+            (found.status == "False").then_some(&found.message)
+        });
+        let message = said.into_iter().next().filter(|_| is_waiting)?;
+        Some(format!("PodGang {} is not placed: {message}", gang.name_any()))
+    });
+    words.next()
 }
 
 /// The first part of a replica that lacks its minimum, in words.

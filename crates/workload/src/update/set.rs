@@ -39,7 +39,7 @@ pub fn set_update(expansion: &Expansion<'_>, now: Timestamp) -> SetUpdate {
     if let Some(progress) = progress.as_mut().filter(|progress| progress.update_ended_at.is_none()) {
         let waits = |index: i32| replicas.contains(&index) && !converged.contains(&index);
         progress.currently_updating.retain(|entry| waits(entry.replica_index));
-        if converged.len() == replicas.len() {
+        if converged.len() == replicas.len() && expansion.live.cliques().all(has_all_ready) {
             progress.update_ended_at = Some(Time(now));
         } else if progress.currently_updating.is_empty() {
             let waiting = replicas.clone().filter(|index| waits(*index));
@@ -60,6 +60,13 @@ pub fn set_update(expansion: &Expansion<'_>, now: Timestamp) -> SetUpdate {
         converged,
         look_again_at,
     }
+}
+
+/// Whether the clique has not just its minimum of ready pods, but all of them: whoever is told that an update has ended
+/// counts on what was there before it.
+fn has_all_ready(clique: &PodClique) -> bool {
+    let ready = clique.status.as_ref().map_or(0, |status| status.ready_replicas);
+    ready >= clique.spec.replicas
 }
 
 /// The replica that works and has its turn next. While another one is being repaired none has: two would be missing.

@@ -1,6 +1,7 @@
 //! What the history of a run shows: who wrote what, and how the pods stood at every moment.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 use grove_simcluster::history::{History, Requests, Write, Writes};
 use k8s_openapi::api::core::v1::Pod;
@@ -47,14 +48,23 @@ impl World {
     }
 
     /// Shows how all pods stood after each write since a revision.
-    pub(crate) fn replay(&self, since: u64, mut check: impl FnMut(&Scene)) {
+    pub(crate) fn replay(&self, since: u64, check: impl FnMut(&Scene)) {
+        self.replay_between(since..u64::MAX, check);
+    }
+
+    /// Shows how all pods stood after each write up to a revision.
+    pub(crate) fn replay_until(&self, end: u64, check: impl FnMut(&Scene)) {
+        self.replay_between(0..end, check);
+    }
+
+    fn replay_between(&self, revisions: Range<u64>, mut check: impl FnMut(&Scene)) {
         let mut scene = Scene::default();
         for write in self.history().writes().of_kind("", "pods").iter() {
             match write.after() {
                 Some(pod) => drop(scene.pods.insert(write.key.name.clone(), pod)),
                 None => drop(scene.pods.remove(&write.key.name)),
             }
-            if write.revision > since {
+            if write.revision > revisions.start && write.revision < revisions.end {
                 check(&scene);
             }
         }
@@ -72,6 +82,14 @@ impl Scene {
     pub(crate) fn ready(&self, prefix: &str) -> usize {
         let ready = self.of(prefix).filter(|pod| condition(pod, "Ready") == "True");
         ready.count()
+    }
+
+    /// The images that ready pods of such cliques run.
+    pub(crate) fn ready_images(&self, prefix: &str) -> BTreeSet<&str> {
+        let ready = self.of(prefix).filter(|pod| condition(pod, "Ready") == "True");
+        ready
+            .filter_map(|pod| pod["spec"]["containers"][0]["image"].as_str())
+            .collect()
     }
 
     pub(crate) fn of(&self, prefix: &str) -> impl Iterator<Item = &Value> {

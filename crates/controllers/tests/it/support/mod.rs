@@ -291,6 +291,13 @@ impl World {
         patched.unwrap_or_else(|error| panic!("{name}: {error}"))
     }
 
+    pub(crate) async fn merge_status<K: Kind>(&self, name: &str, status: Value) {
+        let api = self.all::<K>();
+        let patch = Patch::Merge(json!({"status": status}));
+        let patched = api.patch_status(name, &PatchParams::default(), &patch).await;
+        patched.unwrap_or_else(|error| panic!("{name}: {error}"));
+    }
+
     /// Asks for a number of replicas the way an autoscaler does.
     pub(crate) async fn scale<K: Kind>(&self, name: &str, replicas: i32) {
         let patch = json!({"spec": {"replicas": replicas}});

@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
+use grove_api::conditions::podcliqueset::READY;
 use grove_api::{PodCliqueSet, PodGang, labels};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{Api, ListParams, PostParams};
@@ -38,14 +39,34 @@ pub(super) async fn run(client: &Client, patience: Duration) -> Result<()> {
             .await
             .with_context(|| format!("cannot create {name}"))?;
         let ready = await_condition(api.clone(), &name, is_available());
-        let waited = tokio::time::timeout(patience, ready).await;
-        waited.with_context(|| format!("{name} does not run after {} s", patience.as_secs()))??;
+        match tokio::time::timeout(patience, ready).await {
+            Ok(ended) => drop(ended?),
+            Err(_) => bail!("{}", why_not(&api, &name, patience).await),
+        }
         println!("workload  {name} runs after {:.1} s", begun.elapsed().as_secs_f64());
         for line in gangs(client, &name).await? {
             println!("          {line}");
         }
     }
     Ok(())
+}
+
+/// What a set that does not run says about it.
+async fn why_not(api: &Api<PodCliqueSet>, name: &str, patience: Duration) -> String {
+    let status = api
+        .get_status(name)
+        .await
+        .ok()
+        .and_then(|set| set.status)
+        .unwrap_or_default();
+    let mut ready = status.conditions.iter().filter(|condition| condition.type_ == READY);
+    let says = match (ready.next(), status.last_errors.first()) {
+        (_, Some(error)) => error.description.clone(),
+        (Some(ready), None) => ready.message.clone(),
+        (None, None) => "the operator has not said why".to_owned(),
+    };
+    let seconds = patience.as_secs();
+    format!("{name} does not run after {seconds} s: {says}; if there is too little room, give more nodes (--nodes)")
 }
 
 fn is_available() -> impl Condition<PodCliqueSet> {
