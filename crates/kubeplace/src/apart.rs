@@ -1,11 +1,10 @@
-//! Required pod anti-affinity: pods that must not share a host.
+//! Required pod anti-affinity: pods that must not share a host, or a domain of any other node label.
 //!
-//! A term that its own pods match is a resource of which every node has one: whoever holds or matches the term takes
-//! it. That covers the usual wish, one pod of a kind on each host, against pods that run and pods of the same gang.
+//! A term is a mark of the engine: pods that state it avoid the mark, pods that it speaks of bear it. The wish counts
+//! both ways, as in Kubernetes: a pod that runs keeps others away by its own term too.
 
 use std::collections::BTreeSet;
 
-use grove_api::topology::HOSTNAME_LABEL;
 use k8s_openapi::api::core::v1::{Pod, PodAffinityTerm};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
 
@@ -33,10 +32,6 @@ impl Term {
                 .is_some_and(|selector| matches(selector, &named()))
         };
         (self.namespaces.contains(namespace) || selected()) && matches(&self.selector, labels)
-    }
-
-    pub(crate) fn is_by_host(&self) -> bool {
-        self.key == HOSTNAME_LABEL
     }
 }
 

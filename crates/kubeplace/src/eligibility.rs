@@ -11,6 +11,9 @@ pub(crate) fn rules(spec: &PodSpec) -> Rules {
         .as_ref()
         .and_then(|affinity| affinity.node_affinity.as_ref());
     let required = affinity.and_then(|affinity| affinity.required_during_scheduling_ignored_during_execution.as_ref());
+    let preferred =
+        affinity.and_then(|affinity| affinity.preferred_during_scheduling_ignored_during_execution.as_ref());
+    let preferred = preferred.into_iter().flatten();
     let tolerations = spec.tolerations.iter().flatten();
     Rules {
         tolerations: tolerations.filter_map(toleration).collect(),
@@ -18,6 +21,15 @@ pub(crate) fn rules(spec: &PodSpec) -> Rules {
         affinity: required
             .map(|required| terms(&required.node_selector_terms))
             .unwrap_or_default(),
+        preferred: preferred
+            .map(|preferred| {
+                (
+                    u32::try_from(preferred.weight).unwrap_or(0),
+                    term(&preferred.preference),
+                )
+            })
+            .filter(|(weight, term)| *weight > 0 && !term.is_empty())
+            .collect(),
         ..Rules::default()
     }
 }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use grove_api::labels;
 use grove_api::podgang::NamespacedName;
-use grove_placement::{Amounts, Cluster, NodeId, Resource, Rules, Shape, TopologyId, TopologySpec};
+use grove_placement::{Amounts, Cluster, Mark, NodeId, Resource, Rules, Shape, Stance, TopologyId, TopologySpec};
 use grove_topology::Topology;
 use k8s_openapi::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim, Pod, PodSpec};
 
@@ -30,6 +30,7 @@ struct Resident {
     /// `None` while the node is not known.
     on: Option<NodeId>,
     amounts: Amounts,
+    marks: Vec<(Mark, Stance)>,
     labels: Labels,
     /// Only said by us so far, not by the API.
     assumed: bool,
@@ -46,7 +47,7 @@ pub struct Mirror {
     /// Residents whose node is not known, by name of the node.
     homeless: BTreeMap<String, Vec<PodKey>>,
     replicas: BTreeMap<ReplicaKey, Vec<PodKey>>,
-    terms: Vec<(Term, Resource)>,
+    terms: Vec<(Term, Mark)>,
     volumes: Volumes,
 }
 
@@ -103,8 +104,8 @@ impl Mirror {
         for key in self.homeless.remove(&name).unwrap_or_default() {
             let resident = self.residents.get_mut(&key);
             if let Some(resident) = resident.filter(|resident| resident.on.is_none() && resident.node == name) {
-                self.cluster.take(id, &resident.amounts);
                 resident.on = Some(id);
+                take(&mut self.cluster, resident);
             }
         }
     }
@@ -139,9 +140,7 @@ impl Mirror {
         let Some(resident) = self.residents.remove(key) else {
             return;
         };
-        if let Some(on) = resident.on {
-            self.cluster.give_back(on, &resident.amounts);
-        }
+        give_back(&mut self.cluster, &resident);
         if let Some(replica) = replica_of(&key.namespace, &resident.labels)
             && let Some(members) = self.replicas.get_mut(&replica)
         {
@@ -176,23 +175,19 @@ impl Mirror {
     fn settle(&mut self, pod: &Pod, node: &str, assumed: bool) {
         let key = key(pod);
         let labels = pod.metadata.labels.clone().unwrap_or_default();
-        for term in apart::terms(pod) {
-            if term.is_by_host() && term.matches(&key.namespace, &labels) {
-                self.resource_of(term);
-            }
-        }
-        let amounts = self.amounts(pod, &labels);
+        let marks = self.marks(pod, &labels);
+        let amounts = self.amounts(pod);
         if let Some(known) = self.residents.get_mut(&key)
             && (known.node.as_str(), &known.amounts, &known.labels) == (node, &amounts, &labels)
+            && known.marks == marks
         {
             known.assumed &= assumed;
             return;
         }
         self.remove_pod(&key);
         let on = self.cluster.node(node);
-        match on {
-            Some(on) => self.cluster.take(on, &amounts),
-            None => self.homeless.entry(node.to_owned()).or_default().push(key.clone()),
+        if on.is_none() {
+            self.homeless.entry(node.to_owned()).or_default().push(key.clone());
         }
         if let Some(replica) = replica_of(&key.namespace, &labels) {
             self.replicas.entry(replica).or_default().push(key.clone());
@@ -201,27 +196,39 @@ impl Mirror {
             node: node.to_owned(),
             on,
             amounts,
+            marks,
             labels,
             assumed,
         };
+        take(&mut self.cluster, &resident);
         self.residents.insert(key, resident);
     }
 
     /// All that a pod takes on its node.
-    fn amounts(&mut self, pod: &Pod, labels: &Labels) -> Amounts {
+    fn amounts(&mut self, pod: &Pod) -> Amounts {
         let mut amounts: Vec<(Resource, u64)> = Vec::new();
         for (name, amount) in requests::of_pod(pod) {
             amounts.push((self.cluster.resource(&name), amount));
         }
         amounts.extend(self.port_amounts(pod.spec.as_ref()));
-        let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
-        let own = apart::terms(pod);
-        for (term, resource) in &self.terms {
-            if term.matches(namespace, labels) || own.contains(term) {
-                amounts.push((*resource, 1));
-            }
-        }
         amounts.into_iter().collect()
+    }
+
+    /// How a pod stands to all terms that are known, its own included.
+    fn marks(&mut self, pod: &Pod, labels: &Labels) -> Vec<(Mark, Stance)> {
+        let own = apart::terms(pod);
+        for term in &own {
+            self.learn_term(term);
+        }
+        let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
+        let stances = self.terms.iter().map(|(term, mark)| {
+            let stance = Stance {
+                avoids: own.contains(term),
+                bears: term.matches(namespace, labels),
+            };
+            (*mark, stance)
+        });
+        stances.filter(|(_, stance)| *stance != Stance::default()).collect()
     }
 
     fn port_amounts(&mut self, spec: Option<&PodSpec>) -> Vec<(Resource, u64)> {
@@ -233,26 +240,25 @@ impl Mirror {
         claims.collect()
     }
 
-    /// The resource that stands for a term; a new one is taken at once by the pods that it speaks of.
-    fn resource_of(&mut self, term: Term) -> Resource {
-        if let Some((_, resource)) = self.terms.iter().find(|(known, _)| *known == term) {
-            return *resource;
+    /// A term that is new marks the pods that it speaks of, which run already.
+    fn learn_term(&mut self, term: &Term) {
+        if self.terms.iter().any(|(known, _)| known == term) {
+            return;
         }
-        let resource = self
-            .cluster
-            .resource_everywhere(&format!("apart/{}", self.terms.len()), 1);
-        let one: Amounts = [(resource, 1)].into_iter().collect();
+        let mark = self.cluster.mark(&format!("apart/{}", self.terms.len()), &term.key);
+        let bears = Stance {
+            avoids: false,
+            bears: true,
+        };
         for (key, resident) in &mut self.residents {
-            if !term.matches(&key.namespace, &resident.labels) {
-                continue;
-            }
-            resident.amounts = resident.amounts.iter().chain(one.iter()).collect();
-            if let Some(on) = resident.on {
-                self.cluster.take(on, &one);
+            if term.matches(&key.namespace, &resident.labels) {
+                resident.marks.push((mark, bears));
+                if let Some(on) = resident.on {
+                    self.cluster.set_mark(on, mark, bears);
+                }
             }
         }
-        self.terms.push((term, resource));
-        resource
+        self.terms.push((term.clone(), mark));
     }
 
     /// The shape of a pod that waits for a place; `inside` keeps it on nodes of a topology.
@@ -260,42 +266,14 @@ impl Mirror {
         let Some(spec) = &pod.spec else {
             return Ok(Shape::default());
         };
-        self.check(pod, spec)?;
+        check(spec)?;
         let labels = pod.metadata.labels.clone().unwrap_or_default();
-        let requests = self.amounts(pod, &labels);
+        let marks = self.marks(pod, &labels);
+        let requests = self.amounts(pod);
         let mut rules = eligibility::rules(spec);
         rules.inside = inside;
         rules.allowed_nodes = self.reached_by_volumes(pod);
-        Ok(Shape { requests, rules })
-    }
-
-    fn check(&mut self, pod: &Pod, spec: &PodSpec) -> Result<(), Unsupported> {
-        if spec.resource_claims.as_ref().is_some_and(|claims| !claims.is_empty()) {
-            return Err(Unsupported::ResourceClaims);
-        }
-        let affinity = spec
-            .affinity
-            .as_ref()
-            .and_then(|affinity| affinity.pod_affinity.as_ref());
-        let required =
-            affinity.and_then(|affinity| affinity.required_during_scheduling_ignored_during_execution.as_ref());
-        if required.is_some_and(|terms| !terms.is_empty()) {
-            return Err(Unsupported::PodAffinity);
-        }
-        let mut spread = spec.topology_spread_constraints.iter().flatten();
-        if let Some(hard) = spread.find(|constraint| constraint.when_unsatisfiable == "DoNotSchedule") {
-            let key = hard.topology_key.clone();
-            return Err(Unsupported::TopologySpread { key });
-        }
-        let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
-        let labels = pod.metadata.labels.clone().unwrap_or_default();
-        for term in apart::terms(pod) {
-            if !term.is_by_host() || !term.matches(namespace, &labels) {
-                return Err(Unsupported::AntiAffinity { key: term.key });
-            }
-            self.resource_of(term);
-        }
-        Ok(())
+        Ok(Shape { requests, rules, marks })
     }
 
     /// The only nodes that a pod's volumes can be used on, if they say so.
@@ -375,4 +353,42 @@ pub(crate) fn replica_of(namespace: &str, labels: &Labels) -> Option<ReplicaKey>
 pub(crate) fn has_ended(pod: &Pod) -> bool {
     let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
     matches!(phase, Some("Succeeded" | "Failed"))
+}
+
+/// What the engine cannot take into account.
+fn check(spec: &PodSpec) -> Result<(), Unsupported> {
+    if spec.resource_claims.as_ref().is_some_and(|claims| !claims.is_empty()) {
+        return Err(Unsupported::ResourceClaims);
+    }
+    let affinity = spec
+        .affinity
+        .as_ref()
+        .and_then(|affinity| affinity.pod_affinity.as_ref());
+    let required = affinity.and_then(|affinity| affinity.required_during_scheduling_ignored_during_execution.as_ref());
+    if required.is_some_and(|terms| !terms.is_empty()) {
+        return Err(Unsupported::PodAffinity);
+    }
+    let mut spread = spec.topology_spread_constraints.iter().flatten();
+    if let Some(hard) = spread.find(|constraint| constraint.when_unsatisfiable == "DoNotSchedule") {
+        let key = hard.topology_key.clone();
+        return Err(Unsupported::TopologySpread { key });
+    }
+    Ok(())
+}
+
+/// A pod takes its place, once its node is known.
+fn take(cluster: &mut Cluster, resident: &Resident) {
+    let Some(on) = resident.on else { return };
+    cluster.take(on, &resident.amounts);
+    for (mark, stance) in &resident.marks {
+        cluster.set_mark(on, *mark, *stance);
+    }
+}
+
+fn give_back(cluster: &mut Cluster, resident: &Resident) {
+    let Some(on) = resident.on else { return };
+    cluster.give_back(on, &resident.amounts);
+    for (mark, stance) in &resident.marks {
+        cluster.clear_mark(on, *mark, *stance);
+    }
 }

@@ -12,8 +12,6 @@ pub enum Unsupported {
     PodAffinity,
     #[error("unsupported: required topology spread over {key}")]
     TopologySpread { key: String },
-    #[error("unsupported: required pod anti-affinity over {key}, which is no level of the gang's topology")]
-    AntiAffinity { key: String },
 }
 
 /// Why a gang cannot be handed to the engine.

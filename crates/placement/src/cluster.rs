@@ -6,6 +6,8 @@
 use std::collections::HashMap;
 
 use crate::eligibility::{Rules, Traits, Verdict};
+use crate::gang::Gang;
+use crate::marks::{Mark, Marks, Stance, Tally};
 use crate::plan::{Assignment, Stale};
 use crate::resources::{Amounts, Ledger, Resource, signed};
 use crate::shapes::{Log, RuleSet, Shape, ShapeId, ShapeState, Sources, make_room};
@@ -29,6 +31,7 @@ pub struct Cluster {
     present: Vec<bool>,
     by_name: HashMap<String, u32>,
     pub(crate) trees: Vec<Tree>,
+    pub(crate) marks: Marks,
     pub(crate) rule_sets: Vec<RuleSet>,
     pub(crate) shapes: Vec<ShapeState>,
     by_shape: HashMap<Shape, u32>,
@@ -107,7 +110,7 @@ impl Cluster {
             self.rule_sets[index].verdicts = (0..self.nodes.len() as u32).map(judge).collect();
         }
         for shape in &mut self.shapes {
-            *shape = ShapeState::new(std::mem::take(&mut shape.requests), shape.rule_set);
+            shape.forget_counts();
         }
     }
 
@@ -186,6 +189,23 @@ impl Cluster {
         self.change(node.0, amounts, 1);
     }
 
+    /// A mark that keeps pods apart, by its name; `key` is the node label whose values are its domains.
+    pub fn mark(&mut self, name: &str, key: &str) -> Mark {
+        let present = self.present.iter().zip(&self.nodes);
+        let labels = present.map(|(present, traits)| present.then_some(&traits.labels));
+        self.marks.find_or_add(name, key, labels)
+    }
+
+    /// A pod on a node, whoever put it there, avoids or bears a mark.
+    pub fn set_mark(&mut self, node: NodeId, mark: Mark, stance: Stance) {
+        self.marks.change(node.0, (mark, stance), 1);
+    }
+
+    /// A pod that avoided or bore a mark on a node has ended.
+    pub fn clear_mark(&mut self, node: NodeId, mark: Mark, stance: Stance) {
+        self.marks.change(node.0, (mark, stance), -1);
+    }
+
     /// The shape of a pod; equal shapes have one handle.
     pub fn shape(&mut self, shape: &Shape) -> ShapeId {
         if let Some(known) = self.by_shape.get(shape) {
@@ -195,14 +215,18 @@ impl Cluster {
         let rule_set = known.unwrap_or_else(|| {
             let judge = |node| self.judge(&shape.rules, node);
             let verdicts = (0..self.nodes.len() as u32).map(judge).collect();
+            let prefers = !shape.rules.preferred.is_empty();
+            let penalty = |traits: &Traits| shape.rules.penalty(traits);
+            let penalties = self.nodes.iter().filter(|_| prefers).map(penalty).collect();
             self.rule_sets.push(RuleSet {
                 rules: shape.rules.clone(),
                 verdicts,
+                penalties,
             });
             self.rule_sets.len() - 1
         });
         let id = self.shapes.len() as u32;
-        self.shapes.push(ShapeState::new(shape.requests.clone(), rule_set));
+        self.shapes.push(ShapeState::new(shape, rule_set));
         self.by_shape.insert(shape.clone(), id);
         ShapeId(id)
     }
@@ -240,6 +264,30 @@ impl Cluster {
         for assignment in assignments {
             self.move_pods(assignment, -1);
         }
+    }
+
+    /// The gang with shapes that nothing keeps apart.
+    pub(crate) fn without_marks(&mut self, gang: &Gang) -> Gang {
+        let mut gang = gang.clone();
+        for pod_group in &mut gang.pod_groups {
+            let shape = &self.shapes[pod_group.shape.0 as usize];
+            let shape = Shape {
+                requests: shape.requests.clone(),
+                rules: self.rule_sets[shape.rule_set].rules.clone(),
+                marks: Vec::new(),
+            };
+            pod_group.shape = self.shape(&shape);
+        }
+        gang
+    }
+
+    /// The node labels over which some shapes are kept apart from others.
+    pub(crate) fn kept_apart_by(&self, shapes: impl Iterator<Item = ShapeId>) -> Vec<String> {
+        let marks = shapes.flat_map(|shape| &self.shapes[shape.0 as usize].marks);
+        let mut keys: Vec<String> = marks.map(|(mark, _)| self.marks.key(*mark).to_owned()).collect();
+        keys.sort();
+        keys.dedup();
+        keys
     }
 
     /// A copy in which nodes are open to all that they keep away, or empty, or both.
@@ -281,8 +329,10 @@ impl Cluster {
             copy.shape(&Shape {
                 requests: shape.requests.clone(),
                 rules,
+                marks: shape.marks.clone(),
             });
         }
+        copy.marks = self.marks.copy(empty);
         copy
     }
 
@@ -293,13 +343,22 @@ impl Cluster {
             let needed = signed(amount.saturating_mul(u64::from(assignment.pods)));
             self.ledger.free(assignment.node.0, resource) >= needed
         };
-        verdict == Some(&Verdict::Eligible) && shape.requests.iter().all(fits)
+        let apart = self
+            .marks
+            .room(assignment.node.0, &shape.marks, |_, _| Tally::default());
+        verdict == Some(&Verdict::Eligible)
+            && shape.requests.iter().all(fits)
+            && u32::from(apart) >= assignment.pods.min(u32::from(u16::MAX))
     }
 
     fn move_pods(&mut self, assignment: &Assignment, sign: i64) {
         let requests = std::mem::take(&mut self.shapes[assignment.shape.0 as usize].requests);
         self.change(assignment.node.0, &requests, sign * i64::from(assignment.pods));
         self.shapes[assignment.shape.0 as usize].requests = requests;
+        for mark in &self.shapes[assignment.shape.0 as usize].marks {
+            self.marks
+                .change(assignment.node.0, *mark, -sign * i64::from(assignment.pods));
+        }
     }
 
     fn change(&mut self, node: u32, amounts: &Amounts, times: i64) {
@@ -336,11 +395,15 @@ impl Cluster {
         self.nodes.push(Traits::default());
         self.present.push(false);
         self.ledger.push_node();
+        self.marks.push_node();
         for tree in &mut self.trees {
             tree.push_node();
         }
         for rule_set in &mut self.rule_sets {
             rule_set.verdicts.push(Verdict::Gone);
+            if !rule_set.rules.preferred.is_empty() {
+                rule_set.penalties.push(0);
+            }
         }
         node
     }
@@ -350,6 +413,7 @@ impl Cluster {
             return;
         }
         self.forget_free(node, None);
+        self.marks.move_node(node, None);
         for shape in &mut self.shapes {
             shape.forget_node(node, &self.trees);
         }
@@ -363,12 +427,17 @@ impl Cluster {
         for tree in &mut self.trees {
             tree.link(node, &traits.labels);
         }
+        self.marks.move_node(node, Some(&traits.labels));
         self.nodes[node as usize] = traits;
         self.learn_free(node, None);
         for shape in &mut self.shapes {
             shape.learn_node(node, &self.trees);
         }
         for index in 0..self.rule_sets.len() {
+            let rule_set = &mut self.rule_sets[index];
+            if let Some(penalty) = rule_set.penalties.get_mut(node as usize) {
+                *penalty = rule_set.rules.penalty(&self.nodes[node as usize]);
+            }
             self.rule_sets[index].verdicts[node as usize] = self.judge(&self.rule_sets[index].rules, node);
         }
     }

@@ -88,6 +88,8 @@ pub struct Rules {
     pub selector: BTreeMap<String, String>,
     /// Any one of the terms must hold, with all its requirements; no term, no restriction.
     pub affinity: Vec<Vec<Requirement>>,
+    /// Nodes that the pod would rather have: for each term, what it is worth when it holds.
+    pub preferred: Vec<(u32, Vec<Requirement>)>,
     /// The only nodes that the pod's volumes can be used on.
     pub allowed_nodes: Option<Vec<String>>,
     /// Nodes without the labels of this topology are out.
@@ -149,10 +151,15 @@ impl Rules {
         Verdict::Eligible
     }
 
+    /// What a pod misses of its preferences on a node.
+    pub(crate) fn penalty(&self, node: &Traits) -> u32 {
+        let missed = self.preferred.iter().filter(|(_, term)| !holds(term, node));
+        missed.map(|(weight, _)| *weight).fold(0, u32::saturating_add)
+    }
+
     /// Whether a term of the node affinity holds, or there is none.
     pub fn affinity_holds(&self, node: &Traits) -> bool {
-        let term_holds = |term: &Vec<Requirement>| !term.is_empty() && term.iter().all(|part| part.holds(node));
-        self.affinity.is_empty() || self.affinity.iter().any(term_holds)
+        self.affinity.is_empty() || self.affinity.iter().any(|term| holds(term, node))
     }
 
     /// The first taint of a node that the pods do not tolerate.
@@ -163,6 +170,11 @@ impl Rules {
     fn tolerates(&self, taint: &Taint) -> bool {
         self.tolerations.iter().any(|toleration| toleration.covers(taint))
     }
+}
+
+/// Whether all requirements of a term hold; a term without any holds nowhere.
+fn holds(term: &[Requirement], node: &Traits) -> bool {
+    !term.is_empty() && term.iter().all(|part| part.holds(node))
 }
 
 /// A cordon acts like this taint, so pods may tolerate it (DaemonSets do).

@@ -9,6 +9,7 @@
 //!   ├ resources    amounts, what every node has left
 //!   ├ eligibility  which nodes a pod may use at all
 //!   ├ topology     the tree of domains
+//!   ├ marks        pods that must not share a domain
 //!   └ shapes       pods that are alike ── counts: how many fit, per node and domain
 //! solve   ── one gang on one cluster: placed, infeasible, or undecided within the budget
 //! preempt ── which running gangs would have to go for one of higher priority
@@ -26,6 +27,7 @@ mod defragment;
 mod eligibility;
 mod explain;
 mod gang;
+mod marks;
 mod plan;
 mod preempt;
 mod report;
@@ -39,6 +41,7 @@ pub use defragment::{Defragmentation, Movable, Move, defragment};
 pub use eligibility::{Attribute, Effect, Requirement, Rules, Taint, Test, Toleration, Traits, Verdict};
 pub use explain::{Nearest, Obstacle, Proof, Reason, Waiting, explain};
 pub use gang::{Gang, Group, Pack, PodGroup, Replica};
+pub use marks::{Mark, Stance};
 pub use plan::{Assignment, Plan, Quality, Stale, Work};
 pub use preempt::{Preemption, PreemptionRequest, Running, Victim, preempt};
 pub use report::{ScopeReport, Standing, report, score};

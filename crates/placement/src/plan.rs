@@ -23,13 +23,16 @@ pub struct Plan {
     pub optimal: bool,
 }
 
-/// How good a placement of the minimum is. Less is better, and earlier fields count first.
+/// How good a placement of the minimum is. Less is better, and earlier fields count first; for a gang that states no
+/// level the order is shortfall, penalty, opened, domains.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Quality {
     /// By how many levels scopes stay behind what they prefer: the gang, all groups, all pod-groups.
     pub shortfall: [u32; 3],
     /// Domains that the gang touches at each level, broad to narrow; hosts last.
     pub domains: Vec<u32>,
+    /// What pods miss of the nodes that they prefer, in all.
+    pub penalty: u64,
     /// What those domains had free of the gang's scarcest resource; hosts first, then broader and broader.
     pub opened: Vec<u64>,
 }

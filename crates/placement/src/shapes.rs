@@ -5,6 +5,7 @@
 
 use crate::counts::Counts;
 use crate::eligibility::{Rules, Verdict};
+use crate::marks::{Mark, Stance};
 use crate::resources::{Amounts, Ledger, Resource};
 use crate::topology::Tree;
 
@@ -17,6 +18,8 @@ pub struct ShapeId(pub(crate) u32);
 pub struct Shape {
     pub requests: Amounts,
     pub rules: Rules,
+    /// What it must not share a domain with.
+    pub marks: Vec<(Mark, Stance)>,
 }
 
 /// Shapes whose counts are kept at hand; the one not asked for longest makes room and is counted again on its return.
@@ -60,11 +63,22 @@ impl Log {
 pub(crate) struct RuleSet {
     pub(crate) rules: Rules,
     pub(crate) verdicts: Vec<Verdict>,
+    /// What pods miss of their preferences on each node; empty when they have none.
+    pub(crate) penalties: Vec<u32>,
+}
+
+impl RuleSet {
+    pub(crate) fn penalty(&self, node: u32) -> u64 {
+        self.penalties
+            .get(node as usize)
+            .map_or(0, |penalty| u64::from(*penalty))
+    }
 }
 
 #[derive(Debug)]
 pub(crate) struct ShapeState {
     pub(crate) requests: Amounts,
+    pub(crate) marks: Vec<(Mark, Stance)>,
     scarce_first: Vec<(Resource, u64)>,
     pub(crate) rule_set: usize,
     /// How far the log is counted; `None`: nothing is counted.
@@ -84,9 +98,10 @@ pub(crate) struct Sources<'a> {
 }
 
 impl ShapeState {
-    pub(crate) fn new(requests: Amounts, rule_set: usize) -> Self {
+    pub(crate) fn new(shape: &Shape, rule_set: usize) -> Self {
         ShapeState {
-            requests,
+            requests: shape.requests.clone(),
+            marks: shape.marks.clone(),
             scarce_first: Vec::new(),
             rule_set,
             cursor: None,
@@ -100,6 +115,12 @@ impl ShapeState {
         self.counts[topology]
             .as_ref()
             .expect("a solver asks only for what it brought up to date")
+    }
+
+    /// Nothing is counted any more; the memory goes to whoever counts next.
+    pub(crate) fn forget_counts(&mut self) -> (Vec<u16>, Vec<Option<Counts>>) {
+        self.cursor = None;
+        (std::mem::take(&mut self.rooms), std::mem::take(&mut self.counts))
     }
 
     /// Brings the counts for a topology up to date.
@@ -208,9 +229,7 @@ pub(crate) fn make_room(shapes: &mut [ShapeState], wanted: usize, asked: u64) {
     let Some((coldest, _)) = earlier.min_by_key(|(_, shape)| shape.last_asked) else {
         return;
     };
-    let old = &mut shapes[coldest];
-    let requests = std::mem::take(&mut old.requests);
-    let memory = std::mem::replace(old, ShapeState::new(requests, old.rule_set));
-    shapes[wanted].rooms = memory.rooms;
-    shapes[wanted].counts = memory.counts;
+    let (rooms, counts) = shapes[coldest].forget_counts();
+    shapes[wanted].rooms = rooms;
+    shapes[wanted].counts = counts;
 }

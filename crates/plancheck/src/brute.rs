@@ -95,11 +95,11 @@ impl Trial<'_> {
         })
     }
 
-    /// More pods do not mend a scope that is split already.
+    /// More pods do not mend a scope that is split already, nor pods that are too close.
     fn is_broken(&self) -> bool {
         check(self.instance, &self.puts)
             .iter()
-            .any(|fault| matches!(fault, crate::Fault::Split { .. }))
+            .any(|fault| matches!(fault, crate::Fault::Split { .. } | crate::Fault::Together { .. }))
     }
 
     fn is_no_better(&self) -> bool {
@@ -128,15 +128,16 @@ impl Trial<'_> {
         let hosts = &self.instance.hosts;
         let is_bound = |host: usize| {
             let bound = self.instance.groups.iter().any(|group| group.bound.contains(&host));
-            bound || self.instance.scopes.iter().any(|scope| scope.others.contains(&host))
+            let mut running = self.instance.aparts.iter().flat_map(|apart| &apart.running);
+            bound
+                || self.instance.scopes.iter().any(|scope| scope.others.contains(&host))
+                || running.any(|(on, _, _)| *on == host)
         };
         hosts[one].free == hosts[other].free
             && hosts[one].path == hosts[other].path
-            && self
-                .instance
-                .groups
-                .iter()
-                .all(|group| group.eligible[one] == group.eligible[other])
+            && self.instance.groups.iter().all(|group| {
+                group.eligible[one] == group.eligible[other] && group.dislikes[one] == group.dislikes[other]
+            })
             && !is_bound(one)
             && !is_bound(other)
     }
@@ -176,24 +177,82 @@ mod tests {
                 scope: 1,
                 request: vec![1],
                 eligible: vec![true; 4],
+                dislikes: vec![0; 4],
                 minimum: pods,
                 desired: pods,
                 bound: vec![],
             }],
+            aparts: vec![],
         }
     }
 
     #[test]
     fn the_best_has_the_fewest_domains_then_hosts_and_is_then_the_tightest() {
         // Three pods: one host, host 3 (free 3) rather than host 0 (free 4).
-        assert_eq!(best(&instance([4, 1, 2, 3], 3, 0, 0)), Some(vec![0, 0, 0, 1, 1, 3, 5]));
+        assert_eq!(
+            best(&instance([4, 1, 2, 3], 3, 1, 0)),
+            Some(vec![0, 0, 0, 1, 1, 0, 3, 5])
+        );
         // Five pods: both racks hold them on two hosts; either opens five.
-        assert_eq!(best(&instance([4, 1, 2, 3], 5, 0, 0)), Some(vec![0, 0, 0, 1, 2, 5, 5]));
+        assert_eq!(
+            best(&instance([4, 1, 2, 3], 5, 1, 0)),
+            Some(vec![0, 0, 0, 1, 2, 0, 5, 5])
+        );
         // Six pods: no rack holds them.
-        assert_eq!(best(&instance([4, 1, 2, 3], 6, 0, 0)), Some(vec![0, 0, 0, 2, 2, 6, 10]));
+        assert_eq!(
+            best(&instance([4, 1, 2, 3], 6, 0, 1)),
+            Some(vec![1, 0, 0, 2, 2, 0, 6, 10])
+        );
         assert_eq!(best(&instance([4, 1, 2, 3], 6, 1, 0)), None);
         // A host is preferred: one level missed, the rack is still met.
-        assert_eq!(best(&instance([4, 1, 2, 3], 5, 0, 2)), Some(vec![1, 0, 0, 1, 2, 5, 5]));
+        assert_eq!(
+            best(&instance([4, 1, 2, 3], 5, 0, 2)),
+            Some(vec![1, 0, 0, 1, 2, 0, 5, 5])
+        );
+    }
+
+    #[test]
+    fn without_a_level_the_least_loss_counts_first() {
+        // Hosts 1 and 2 have no more free than host 3 alone, but they open a second rack.
+        assert_eq!(
+            best(&instance([4, 1, 2, 3], 3, 0, 0)),
+            Some(vec![0, 0, 0, 0, 3, 5, 1, 1])
+        );
+        // Two hosts that are nearly full rather than an empty one.
+        assert_eq!(
+            best(&instance([8, 1, 8, 1], 2, 0, 0)),
+            Some(vec![0, 0, 0, 0, 2, 18, 2, 2])
+        );
+    }
+
+    #[test]
+    fn preferred_hosts_count_after_their_number() {
+        let mut picky = instance([4, 1, 2, 4], 3, 1, 0);
+        picky.groups[0].dislikes = vec![7, 0, 0, 0];
+        assert_eq!(best(&picky), Some(vec![0, 0, 0, 1, 1, 0, 4, 6]), "host 3");
+        picky.groups[0].dislikes = vec![1, 0, 0, 2];
+        assert_eq!(
+            best(&picky),
+            Some(vec![0, 0, 0, 1, 1, 3, 4, 5]),
+            "host 0, not hosts 2 and 3"
+        );
+    }
+
+    #[test]
+    fn pods_are_kept_apart() {
+        let mut apart = instance([4, 1, 2, 3], 2, 1, 0);
+        apart.aparts = vec![crate::Apart {
+            depth: 2,
+            groups: vec![(true, true)],
+            running: vec![],
+        }];
+        let put = |host, pods| Put { group: 0, host, pods };
+        assert_eq!(check(&apart, &[put(0, 2)]), [Fault::Together { apart: 0 }]);
+        assert_eq!(check(&apart, &[put(0, 1), put(1, 1)]), []);
+        apart.aparts[0].running = vec![(1, false, true)];
+        assert_eq!(check(&apart, &[put(0, 1), put(1, 1)]), [Fault::Together { apart: 0 }]);
+        apart.aparts[0].depth = 1;
+        assert_eq!(best(&apart), None, "one pod for each rack, and both in one");
     }
 
     #[test]

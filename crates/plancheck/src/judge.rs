@@ -26,6 +26,10 @@ pub enum Fault {
     Split {
         scope: usize,
     },
+    /// Pods that must not share a domain do.
+    Together {
+        apart: usize,
+    },
 }
 
 /// All rules that a placement of the gang's pods breaks.
@@ -59,7 +63,32 @@ pub fn check(instance: &Instance, puts: &[Put]) -> Vec<Fault> {
             }
         }
     }
+    let broken = (0..instance.aparts.len()).filter(|apart| is_together(instance, puts, *apart));
+    faults.extend(broken.map(|apart| Fault::Together { apart }));
     faults
+}
+
+/// Whether a pod that avoids shares a domain with another that is avoided. Pods that run are not moved: only pairs with
+/// a new one count.
+fn is_together(instance: &Instance, puts: &[Put], apart: usize) -> bool {
+    let apart = &instance.aparts[apart];
+    // One entry per new pod, then the running ones.
+    let new = puts.iter().flat_map(|put| {
+        let (avoids, avoided) = apart.groups[put.group];
+        (0..put.pods).map(move |_| (put.host, avoids, avoided))
+    });
+    let new: Vec<(usize, bool, bool)> = new.collect();
+    let shares = |one: usize, other: usize| {
+        let has_domain = apart.depth > instance.levels || instance.hosts[one].path.is_some();
+        has_domain && instance.is_together(one, other, apart.depth)
+    };
+    let clash = |one: &(usize, bool, bool), other: &(usize, bool, bool)| {
+        shares(one.0, other.0) && (one.1 && other.2 || one.2 && other.1)
+    };
+    new.iter().enumerate().any(|(index, one)| {
+        let others = new[index + 1..].iter().chain(&apart.running);
+        others.into_iter().any(|other| clash(one, other))
+    })
 }
 
 fn overcommitted(instance: &Instance, puts: &[Put]) -> Vec<Fault> {
@@ -85,8 +114,9 @@ fn hosts_of(instance: &Instance, puts: &[Put], scope: usize) -> Vec<usize> {
 }
 
 /// How good a placement is; less is better, earlier numbers count first: levels that preferences are missed by (gang,
-/// groups, pod-groups), domains per level broad to narrow with hosts last, and what those had free of the scarcest
-/// resource, hosts first.
+/// groups, pod-groups), domains per level broad to narrow with hosts last, what pods miss of the hosts that they prefer,
+/// and what the domains had free of the scarcest resource, hosts first. A gang that states no level is placed by what it
+/// takes from others: how many hosts and domains there are comes last.
 pub fn key(instance: &Instance, puts: &[Put]) -> Vec<u64> {
     let mut key = vec![0; 3];
     for (index, scope) in instance.scopes.iter().enumerate() {
@@ -115,6 +145,13 @@ pub fn key(instance: &Instance, puts: &[Put]) -> Vec<u64> {
         opened.push((0..instance.hosts.len()).filter(in_use).map(free_of).sum());
         key.push(domains.len() as u64);
     }
-    key.extend(opened.iter().rev());
+    opened.reverse();
+    let missed = |put: &Put| instance.groups[put.group].dislikes[put.host] * u64::from(put.pods);
+    opened.insert(0, puts.iter().map(missed).sum());
+    if instance.states_level() {
+        key.extend(opened);
+    } else {
+        key.splice(3..3, opened);
+    }
     key
 }

@@ -1,12 +1,14 @@
 //! The judge of placements: written from the rules alone, it shares no code and no data type with what places.
 //!
 //! [`check`] says whether a placement keeps every rule, and how good it is; [`best`] finds by trying everything how good
-//! the best one is, or that there is none. Both read an [`Instance`], plain numbers that a test fills in. Speed is no
+//! the best one is, or that there is none; [`least_domains`] counts it for pods that are alike. The first two read an [`Instance`], plain numbers that a test fills in. Speed is no
 //! concern here, plainness is.
 
+mod bound;
 mod brute;
 mod judge;
 
+pub use bound::{Room, least_domains};
 pub use brute::best;
 pub use judge::{Fault, check, key};
 
@@ -21,6 +23,18 @@ pub struct Instance {
     /// Parents before children; the first one holds the whole gang.
     pub scopes: Vec<Scope>,
     pub groups: Vec<PodGroup>,
+    pub aparts: Vec<Apart>,
+}
+
+/// Pods that must not share a domain: none that avoids beside another that is avoided.
+#[derive(Clone, Debug)]
+pub struct Apart {
+    /// `levels + 1` is the host. A host that lacks labels shares nothing with others above itself.
+    pub depth: usize,
+    /// Per group: its pods avoid, and its pods are avoided.
+    pub groups: Vec<(bool, bool)>,
+    /// The same of pods that run, with their hosts.
+    pub running: Vec<(usize, bool, bool)>,
 }
 
 #[derive(Clone, Debug)]
@@ -51,6 +65,8 @@ pub struct PodGroup {
     pub request: Vec<u64>,
     /// Per host.
     pub eligible: Vec<bool>,
+    /// Per host: what a pod misses of the hosts that it prefers.
+    pub dislikes: Vec<u64>,
     /// Pods that must be placed now, and pods that may.
     pub minimum: u32,
     pub desired: u32,
@@ -77,6 +93,13 @@ impl Instance {
             (None, None) => true,
             _ => false,
         }
+    }
+
+    /// Whether some scope asks for closeness at all.
+    pub fn states_level(&self) -> bool {
+        self.scopes
+            .iter()
+            .any(|scope| scope.required > 0 || scope.preferred > 0)
     }
 
     /// Whether the pods on these hosts lie in one labelled domain of a depth.

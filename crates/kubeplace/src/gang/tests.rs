@@ -207,6 +207,20 @@ fn cordons_taints_selectors_and_affinity_are_heeded() {
 }
 
 #[test]
+fn preferred_nodes_are_taken_where_nothing_else_speaks_against_them() {
+    let prefers = |name: &str| {
+        let expressions = json!([{"key": "kubernetes.io/hostname", "operator": "In", "values": [name]}]);
+        let term = json!({"weight": 10, "preference": {"matchExpressions": expressions}});
+        json!({"affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [term]}}})
+    };
+    for name in ["a1", "b2"] {
+        let pods = pods(2, &prefers(name));
+        let placed = place(&mut two_racks(), &gang(&pods, 2, "x/rack"), &pods).unwrap();
+        assert!(placed.iter().all(|(_, node)| node == name), "{placed:?}");
+    }
+}
+
+#[test]
 fn pods_that_must_not_share_a_host_do_not() {
     let term = json!([{"labelSelector": {"matchLabels": {"app": "llm"}}, "topologyKey": "kubernetes.io/hostname"}]);
     let apart = json!({"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": term}}});
@@ -218,6 +232,44 @@ fn pods_that_must_not_share_a_host_do_not() {
     mirror.set_pod(&pod("other", 0, json!({"nodeName": "a1"})));
     let placed = place(&mut mirror, &gang(&pods, 2, "x/rack"), &pods).unwrap();
     assert!(placed.iter().all(|(_, node)| node.starts_with('b')), "{placed:?}");
+}
+
+#[test]
+fn pods_are_kept_apart_by_any_label_and_from_others_too() {
+    let away_from = |app: &str, key: &str| {
+        let term = json!([{"labelSelector": {"matchLabels": {"app": app}}, "topologyKey": key}]);
+        json!({"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": term}}})
+    };
+    let mut mirror = two_racks();
+    let others = |name: &str, node: &str, extra: Value| {
+        let mut other = pod(name, 0, extra);
+        other
+            .metadata
+            .labels
+            .as_mut()
+            .unwrap()
+            .insert("app".into(), "batch".into());
+        other.spec.as_mut().unwrap().node_name = Some(node.to_owned());
+        other
+    };
+    // What the gang avoids.
+    mirror.set_pod(&others("o1", "a1", json!({})));
+    let shy = pods(2, &away_from("batch", "x/rack"));
+    let placed = place(&mut mirror, &gang(&shy, 2, "x/rack"), &shy).unwrap();
+    assert!(placed.iter().all(|(_, node)| node.starts_with('b')), "{placed:?}");
+    assert_eq!(placed[0].1, placed[1].1, "they do not mind each other");
+    // What avoids the gang, which states nothing.
+    mirror.set_pod(&others("o2", "b1", away_from("llm", "kubernetes.io/hostname")));
+    let plain = pods(2, &json!({}));
+    let placed = place(&mut mirror, &gang(&plain, 2, "kubernetes.io/hostname"), &plain).unwrap();
+    assert!(
+        placed.iter().all(|(_, node)| node == "b2" || node == "a2"),
+        "{placed:?}"
+    );
+    mirror.remove_pod(&key(&others("o2", "b1", json!({}))));
+    // One pod for each rack leaves no rack for both.
+    let spread = pods(2, &away_from("llm", "x/rack"));
+    assert_eq!(place(&mut mirror, &gang(&spread, 2, "x/rack"), &spread), None);
 }
 
 #[test]

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::bench::pod_group;
 use crate::{
-    Budget, Cluster, Gang, Level, NodeSpec, Outcome, Pack, Policy, Rules, Shape, Solver, TopologyId, TopologySpec,
-    Traits, Work,
+    Budget, Cluster, Gang, Level, NodeSpec, Outcome, Pack, Policy, Shape, Solver, TopologyId, TopologySpec, Traits,
+    Work,
 };
 
 /// A host with eight GPUs, some of them taken.
@@ -95,7 +95,7 @@ pub fn place_all(queue: &Queue, policy: Policy, budget: Budget) -> Vec<Result> {
         let requests = [(gpu, gang.gpus)].into_iter().collect();
         let shape = cluster.shape(&Shape {
             requests,
-            rules: Rules::default(),
+            ..Shape::default()
         });
         let gang = to_gang(gang, topology, shape);
         let outcome = solver.solve(&mut cluster, &gang, budget);

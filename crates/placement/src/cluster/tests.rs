@@ -68,7 +68,11 @@ fn site(dice: &mut Dice) -> Site {
     let shapes = [(1, Rules::default()), (3, Rules::default()), (2, inside)];
     let shapes = shapes.map(|(gpus, rules)| {
         let requests = [(resources[0], gpus), (resources[1], 1)].into_iter().collect();
-        cluster.shape(&Shape { requests, rules })
+        cluster.shape(&Shape {
+            requests,
+            rules,
+            ..Shape::default()
+        })
     });
     Site {
         cluster,

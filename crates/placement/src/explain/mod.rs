@@ -27,6 +27,8 @@ pub enum Reason {
     TooLarge,
     /// Nodes with room lack the topology's labels.
     NodesNotLabelled,
+    /// It would fit if its pods might share domains with each other, or with pods that run.
+    KeptApart,
     /// It would fit if cordoned or tainted nodes were open.
     NodesUnavailable,
     /// Its running pods hold it in a domain that is full; another one has room.
@@ -51,7 +53,9 @@ impl Reason {
     pub fn waiting(self) -> Waiting {
         match self {
             Reason::NoHostFits | Reason::TooLarge => Waiting::Futile,
-            Reason::TopologyUnavailable | Reason::NodesNotLabelled | Reason::NodesUnavailable => Waiting::NeedsAction,
+            Reason::TopologyUnavailable | Reason::NodesNotLabelled | Reason::NodesUnavailable | Reason::KeptApart => {
+                Waiting::NeedsAction
+            }
             Reason::ReplicaPinned | Reason::InsufficientCapacity | Reason::Fragmented => Waiting::Helps,
         }
     }
@@ -170,6 +174,9 @@ impl<'a> Case<'a> {
         if let Some(sentence) = self.no_host_fits() {
             return (Reason::NoHostFits, sentence);
         }
+        if self.fits_beside_others() {
+            return (Reason::KeptApart, self.say_kept_apart());
+        }
         let unlabelled = self.unlabelled_room();
         let missing = self
             .nearest
@@ -197,6 +204,13 @@ impl<'a> Case<'a> {
     /// Whether another gang would fit the cluster as it is.
     fn fits_now(&self, gang: &Gang) -> bool {
         fits(&mut self.trial.borrow_mut(), gang)
+    }
+
+    /// Whether the gang is kept apart, and would fit the cluster as it is if it were not.
+    fn fits_beside_others(&self) -> bool {
+        let mut trial = self.trial.borrow_mut();
+        let gang = trial.without_marks(self.gang);
+        gang != *self.gang && fits(&mut trial, &gang)
     }
 
     /// Eligible nodes without the topology's labels that have room: how many, and for how many pods of the tightest

@@ -188,6 +188,15 @@ impl Case<'_> {
         )
     }
 
+    pub(super) fn say_kept_apart(&self) -> String {
+        let shapes = self.gang.pod_groups.iter().map(|pod_group| pod_group.shape);
+        format!(
+            "needs {}; there is room, but not for pods that must not share a value of {}",
+            self.demand(),
+            list(&self.cluster.kept_apart_by(shapes))
+        )
+    }
+
     pub(super) fn say_unavailable(&self) -> String {
         let names = self.closed_nodes();
         format!(
@@ -297,6 +306,9 @@ impl Case<'_> {
         let mut changes = Vec::new();
         if reason == Reason::NodesUnavailable {
             changes.push(format!("{} were open", list(&self.closed_nodes())));
+        }
+        if reason == Reason::KeptApart {
+            changes.push("its pods might be together with the others".to_owned());
         }
         if reason == Reason::ReplicaPinned && self.fits_now(&unpinned(self.gang)) {
             changes.push("the replica were free of its domain".to_owned());

@@ -158,6 +158,7 @@ impl Packer {
         let depths = 1..=layout.host_depth;
         self.positions
             .extend(depths.flat_map(|depth| [layout.domains(depth), layout.opened(depth)]));
+        self.positions.push(layout.penalty());
         self.positions.sort_unstable();
         Ok(())
     }
@@ -217,6 +218,7 @@ impl Packer {
                 let deep = if step == 0 {
                     deep
                 } else {
+                    self.add_penalty(task, overlay, node, step);
                     self.add_cost(task, overlay, node, deep)
                 };
                 if self.is_better(task, overlay) {
@@ -303,6 +305,19 @@ impl Packer {
             }
         }
         usize::from(tree.last_depth())
+    }
+
+    /// Adds what the pods of a step miss of the nodes that they prefer.
+    fn add_penalty(&mut self, task: Task, overlay: &Overlay, node: u32, step: u32) {
+        let missed = self.kinds.iter().map(|kind| {
+            let shape = &task.view.shapes[task.problem.shapes[kind.shape].0 as usize];
+            task.view.penalty(shape, node) * u64::from(digit(step, *kind))
+        });
+        let missed: u64 = missed.sum();
+        let position = overlay.layout.penalty();
+        if let Some(at) = self.positions.iter().position(|known| *known == position) {
+            self.cost[at] += missed;
+        }
     }
 
     /// A way only gets dearer, so one that is not better than the known one already is dropped.

@@ -12,7 +12,7 @@ use crate::plan::Work;
 use crate::shapes::ShapeState;
 use crate::solve::overlay::{Overlay, Put, View, opens};
 use crate::solve::problem::Problem;
-use crate::solve::rank::Policy;
+use crate::solve::rank::Objective;
 use crate::topology::Place;
 
 /// Pods of an item that are to go into a place.
@@ -23,6 +23,8 @@ pub(crate) struct Job<'a> {
     pub(crate) item: usize,
     pub(crate) place: Place,
     pub(crate) pods: u32,
+    /// More items follow: the last host need not be tight, what it has left is for them.
+    pub(crate) shares: bool,
 }
 
 #[derive(Debug, Default)]
@@ -50,6 +52,7 @@ struct Host {
     node: u32,
     room: u32,
     used: bool,
+    penalty: u64,
     opens: u64,
 }
 
@@ -70,6 +73,9 @@ impl Filler {
     pub(crate) fn fill(&mut self, job: Job, overlay: &mut Overlay, work: &mut Work) -> u32 {
         let last_depth = job.view.tree.last_depth();
         self.hosts.clear();
+        if !job.shape().marks.is_empty() {
+            return self.fill_apart(job, overlay, work);
+        }
         if job.place.depth > last_depth {
             work.hosts += 1;
             self.push_host(job, overlay, job.place.id);
@@ -78,8 +84,16 @@ impl Filler {
         self.count_lost(job, overlay);
         self.pool.clear();
         self.pool.push(job.place.id);
-        for depth in job.place.depth + 1..=last_depth {
-            self.narrow(job, overlay, depth);
+        if overlay.layout.objective == Objective::LeastLoss {
+            // Fragments lie anywhere, and which domains they are in comes last.
+            let mut domains = std::mem::take(&mut self.pool);
+            domains.clear();
+            job.view.tree.domains_within(job.place, last_depth, &mut domains);
+            self.pool = domains;
+        } else {
+            for depth in job.place.depth + 1..=last_depth {
+                self.narrow(job, overlay, depth);
+            }
         }
         for index in 0..self.pool.len() {
             let domain = &job.view.tree.domains[self.pool[index] as usize];
@@ -94,6 +108,47 @@ impl Filler {
         self.fill_hosts(job, overlay)
     }
 
+    /// Puts pods that are kept apart from others one host after the other: each one may close others. A host whose
+    /// domains are in use already comes first, then the one with most room.
+    fn fill_apart(&mut self, job: Job, overlay: &mut Overlay, work: &mut Work) -> u32 {
+        let tree = job.view.tree;
+        self.pool.clear();
+        if job.place.depth > tree.last_depth() {
+            self.pool.push(job.place.id);
+        } else {
+            self.lost_in.clear();
+            tree.domains_within(job.place, tree.last_depth(), &mut self.lost_in);
+            for domain in self.lost_in.drain(..) {
+                self.pool.extend_from_slice(&tree.domains[domain as usize].nodes);
+            }
+        }
+        let mut left = job.pods;
+        while left > 0 {
+            work.hosts += self.pool.len() as u64;
+            let open = self
+                .pool
+                .iter()
+                .map(|node| (*node, u32::from(job.room(overlay, *node))));
+            let best = open.filter(|(_, room)| *room > 0).min_by_key(|(node, room)| {
+                let is_new = |depth| !overlay.is_used(tree.above(*node, depth));
+                let opened = (1..=tree.host_depth()).fold(0_u32, |all, depth| all << 1 | u32::from(is_new(depth)));
+                (opened, Reverse((*room).min(left)), *node)
+            });
+            let Some((best, _)) = best else { break };
+            // With it the other hosts of its domain, as far as it leaves them open.
+            let near = &tree.domains[tree.above(best, tree.last_depth()).id as usize].nodes;
+            let near = near.iter().copied().filter(|node| tree.holds(job.place, *node));
+            for node in std::iter::once(best).chain(near) {
+                let pods = u32::from(job.room(overlay, node)).min(left);
+                if pods > 0 {
+                    job.put(overlay, node, pods);
+                    left -= pods;
+                }
+            }
+        }
+        job.pods - left
+    }
+
     fn push_host(&mut self, job: Job, overlay: &Overlay, node: u32) {
         let room = job.room(overlay, node);
         if room > 0 {
@@ -105,15 +160,16 @@ impl Filler {
                 node,
                 room: u32::from(room),
                 used: overlay.is_used(place),
+                penalty: job.view.penalty(job.shape(), node),
                 opens: opens(job.view, place, job.problem.scarce),
             });
         }
     }
 
     fn fill_hosts(&mut self, job: Job, overlay: &mut Overlay) -> u32 {
-        match overlay.layout.policy {
-            Policy::FewestHosts => self.order_largest_first(job.pods),
-            Policy::SpareHosts => self.order_fragments_first(job.pods),
+        match overlay.layout.objective {
+            Objective::FewestHosts => self.order_largest_first(job.pods, job.shares),
+            Objective::SpareHosts | Objective::LeastLoss => self.order_fragments_first(job.pods),
         }
         let mut left = job.pods;
         for host in &self.hosts {
@@ -127,9 +183,9 @@ impl Filler {
         job.pods - left
     }
 
-    /// Hosts in use first, then the largest; the last one is the tightest that takes the rest.
-    fn order_largest_first(&mut self, pods: u32) {
-        let key = |host: &Host| (!host.used, Reverse(host.room), host.opens, host.node);
+    /// Hosts in use first, then the largest; the last one is the tightest that takes the rest, unless it is shared.
+    fn order_largest_first(&mut self, pods: u32, shares: bool) {
+        let key = |host: &Host| (!host.used, Reverse(host.room), host.penalty, host.opens, host.node);
         let count = self.fewest_hosts(pods);
         if count == 0 || count > self.hosts.len() {
             return;
@@ -137,12 +193,15 @@ impl Filler {
         if count < self.hosts.len() {
             self.hosts.select_nth_unstable_by_key(count - 1, key);
         }
+        if shares {
+            return;
+        }
         let before: u32 = self.hosts[..count - 1].iter().map(|host| host.room).sum();
         let rest = pods.saturating_sub(before);
         let fitting = (count - 1..self.hosts.len()).filter(|at| self.hosts[*at].room >= rest);
         let tightest = fitting.min_by_key(|at| {
             let host = &self.hosts[*at];
-            (!host.used, host.opens, host.room, host.node)
+            (!host.used, host.penalty, host.opens, host.room, host.node)
         });
         if let Some(tightest) = tightest {
             self.hosts.swap(count - 1, tightest);
@@ -170,8 +229,14 @@ impl Filler {
 
     /// Hosts in use first, then those with the least free; what the last ones make superfluous is left out.
     fn order_fragments_first(&mut self, pods: u32) {
-        self.hosts
-            .sort_unstable_by_key(|host| (!host.used, host.opens, Reverse(host.room), host.node));
+        let key = |host: &Host| (host.penalty, !host.used, host.opens, Reverse(host.room), host.node);
+        // Each host takes a pod, so no more hosts than pods are looked at.
+        let most = pods as usize;
+        if most < self.hosts.len() {
+            self.hosts.select_nth_unstable_by_key(most, key);
+            self.hosts.truncate(most);
+        }
+        self.hosts.sort_unstable_by_key(key);
         let mut total = 0;
         let covered = self.hosts.iter().position(|host| {
             total += host.room;
@@ -217,7 +282,7 @@ impl Filler {
             count += 1;
         }
         if count > 0 && rest == 0 {
-            self.tighten(Job { pods: left, ..job }, overlay.layout.policy, free, count);
+            self.tighten(Job { pods: left, ..job }, overlay.layout.objective, free, count);
         }
         self.pool.clear();
         self.pool
@@ -225,7 +290,7 @@ impl Filler {
     }
 
     /// Of all ways to take `count` new domains after the first `free`, looks for one that needs least below.
-    fn tighten(&mut self, job: Job, policy: Policy, free: usize, count: usize) {
+    fn tighten(&mut self, job: Job, objective: Objective, free: usize, count: usize) {
         self.chosen.clear();
         if count == 1 {
             let fitting = self.next[free..].partition_point(|choice| choice.pods >= job.pods);
@@ -233,7 +298,7 @@ impl Filler {
             for at in free..free + fitting {
                 let domain = self.next[at].domain;
                 self.chosen.add(job, &self.lost, domain);
-                let need = (self.chosen.need(job.pods, policy), at);
+                let need = (self.chosen.need(job.pods, objective), at);
                 self.chosen.remove(job, &self.lost, domain);
                 if best.is_none_or(|best| need < best) {
                     best = Some(need);
@@ -251,13 +316,13 @@ impl Filler {
         for choice in &self.next[free..free + count] {
             self.chosen.add(job, &self.lost, choice.domain);
         }
-        self.exchange(job, policy, free, count);
+        self.exchange(job, objective, free, count);
     }
 
     /// Exchanges one chosen domain for one that is not while that lowers the need.
-    fn exchange(&mut self, job: Job, policy: Policy, free: usize, count: usize) {
+    fn exchange(&mut self, job: Job, objective: Objective, free: usize, count: usize) {
         let mut room: u32 = self.next[free..free + count].iter().map(|choice| choice.pods).sum();
-        let mut best = self.chosen.need(job.pods, policy);
+        let mut best = self.chosen.need(job.pods, objective);
         let mut weighed = 0;
         let mut moved = true;
         while moved {
@@ -275,7 +340,7 @@ impl Filler {
                     }
                     self.chosen.remove(job, &self.lost, mine.domain);
                     self.chosen.add(job, &self.lost, other.domain);
-                    let need = self.chosen.need(job.pods, policy);
+                    let need = self.chosen.need(job.pods, objective);
                     if need < best {
                         (best, room, moved) = (need, exchanged, true);
                         self.next.swap(inside, outside);
@@ -367,8 +432,8 @@ impl Chosen {
         }
     }
 
-    fn need(&mut self, pods: u32, policy: Policy) -> Need {
-        let hosts = if policy == Policy::FewestHosts {
+    fn need(&mut self, pods: u32, objective: Objective) -> Need {
+        let hosts = if objective == Objective::FewestHosts {
             self.hosts.hosts_for(pods)
         } else {
             0

@@ -5,9 +5,11 @@
 //! search    a domain for every scope            ── uses ──▶ overlay (what is tried), rank (the objective)
 //! fill      pods into hosts, quickly
 //! exact     pods into hosts, the best way there is
+//! apart     the same for pods that must not share a domain
 //! surplus   replicas above the minimum, inside the domains that were chosen
 //! ```
 
+mod apart;
 mod exact;
 mod fill;
 mod overlay;

@@ -1,9 +1,12 @@
 //! What one attempt has tried so far, on top of the cluster and without touching it: pods put on hosts, and the domains
 //! that this makes the gang use. Everything is undone in reverse, so a search can step back at no cost.
 
+use std::collections::HashMap;
+
 use crate::cluster::Cluster;
+use crate::marks::{Mark, Marks, Tally};
 use crate::resources::{Ledger, Resource};
-use crate::shapes::ShapeState;
+use crate::shapes::{RuleSet, ShapeState};
 use crate::solve::problem::Problem;
 use crate::solve::rank::{Layout, Rank};
 use crate::topology::{Place, Tree};
@@ -14,7 +17,9 @@ pub(crate) struct View<'a> {
     pub(crate) tree: &'a Tree,
     pub(crate) topology: usize,
     pub(crate) ledger: &'a Ledger,
+    pub(crate) marks: &'a Marks,
     pub(crate) shapes: &'a [ShapeState],
+    rule_sets: &'a [RuleSet],
 }
 
 impl<'a> View<'a> {
@@ -23,13 +28,20 @@ impl<'a> View<'a> {
             tree: &cluster.trees[topology],
             topology,
             ledger: &cluster.ledger,
+            marks: &cluster.marks,
             shapes: &cluster.shapes,
+            rule_sets: &cluster.rule_sets,
         }
     }
 
     /// The shape of an item.
     pub(crate) fn shape(&self, problem: &Problem, item: usize) -> &'a ShapeState {
         &self.shapes[problem.shapes[problem.items[item].shape].0 as usize]
+    }
+
+    /// What a pod of a shape misses of its preferences on a node.
+    pub(crate) fn penalty(&self, shape: &ShapeState, node: u32) -> u64 {
+        self.rule_sets[shape.rule_set].penalty(node)
     }
 }
 
@@ -44,12 +56,16 @@ pub(crate) struct Put {
 #[derive(Debug, Default)]
 pub(crate) struct Overlay {
     pub(crate) puts: Vec<Put>,
+    /// What the pods of each put miss of the nodes that they prefer.
+    penalties: Vec<u64>,
     /// Per node: index of its amounts in `taken`, plus one.
     slots: Vec<u32>,
     touched: Vec<u32>,
     /// Amounts per touched host, `width` each.
     taken: Vec<i64>,
     width: usize,
+    /// Pods that avoid or bear a mark, by mark and domain of it.
+    marked: HashMap<(Mark, u32), Tally>,
     /// How often each domain and each node is used, by bound pods, chosen domains and tried pods.
     domains: Vec<u32>,
     nodes: Vec<u32>,
@@ -70,7 +86,7 @@ impl Overlay {
         self.used = Rank::ZERO;
         self.layout = Layout {
             host_depth: view.tree.host_depth(),
-            policy: problem.policy,
+            objective: problem.objective,
         };
     }
 
@@ -117,14 +133,24 @@ impl Overlay {
 
     /// Room for pods of a shape on a host, beside what the attempt put there.
     pub(crate) fn room(&self, view: View, shape: &ShapeState, node: u32, resources: &[Resource]) -> u16 {
+        let apart = self.apart(view, shape, node);
         let Some(slot) = (self.slots[node as usize] as usize).checked_sub(1) else {
-            return shape.rooms[node as usize];
+            return shape.rooms[node as usize].min(apart);
         };
         let taken = |resource: Resource| {
             let column = resources.iter().position(|known| *known == resource);
             column.map_or(0, |column| self.taken[slot * self.width + column])
         };
-        shape.room_with(node, view.ledger, taken)
+        shape.room_with(node, view.ledger, taken).min(apart)
+    }
+
+    /// How many pods of a shape the marks on a host let in.
+    fn apart(&self, view: View, shape: &ShapeState, node: u32) -> u16 {
+        if shape.marks.is_empty() {
+            return u16::MAX;
+        }
+        let tried = |mark, domain| self.marked.get(&(mark, domain)).copied().unwrap_or_default();
+        view.marks.room(node, &shape.marks, tried)
     }
 
     /// Puts pods of an item on a host.
@@ -141,11 +167,46 @@ impl Overlay {
                 id: put.node,
             },
         );
+        for (mark, stance) in &shape.marks {
+            if let Some(domain) = view.marks.domain(*mark, put.node) {
+                self.marked.entry((*mark, domain)).or_default().add(*stance, put.pods);
+            }
+        }
+        let penalty = view.penalty(shape, put.node) * u64::from(put.pods);
+        *self.used.at_mut(self.layout.penalty()) += penalty;
+        self.penalties.push(penalty);
         self.puts.push(put);
+    }
+
+    /// Takes the pods that were put last off again.
+    pub(crate) fn take_back(&mut self, view: View, shape: &ShapeState, resources: &[Resource]) {
+        let Some(put) = self.puts.pop() else { return };
+        *self.used.at_mut(self.layout.penalty()) -= self.penalties.pop().unwrap_or(0);
+        let slot = self.slot(put.node);
+        for (column, resource) in resources.iter().enumerate() {
+            let amount = shape.requests.get(*resource) as i64;
+            self.taken[slot * self.width + column] -= amount * i64::from(put.pods);
+        }
+        for (mark, stance) in &shape.marks {
+            if let Some(domain) = view.marks.domain(*mark, put.node) {
+                self.marked
+                    .entry((*mark, domain))
+                    .or_default()
+                    .remove(*stance, put.pods);
+            }
+        }
+        self.unmark(
+            view,
+            Place {
+                depth: view.tree.host_depth(),
+                id: put.node,
+            },
+        );
     }
 
     /// Takes all pods off again; marks stay.
     pub(crate) fn clear_puts(&mut self, view: View) {
+        *self.used.at_mut(self.layout.penalty()) -= self.penalties.drain(..).sum::<u64>();
         while let Some(put) = self.puts.pop() {
             self.unmark(
                 view,
@@ -159,6 +220,7 @@ impl Overlay {
             self.slots[node as usize] = 0;
         }
         self.taken.clear();
+        self.marked.clear();
     }
 
     /// Hosts that the attempt put pods on.

@@ -6,7 +6,7 @@ use crate::cluster::Cluster;
 use crate::gang::{Gang, Pack, PodGroup};
 use crate::resources::Resource;
 use crate::shapes::ShapeId;
-use crate::solve::rank::Policy;
+use crate::solve::rank::{Objective, Policy};
 use crate::topology::{Place, ROOT, Tree};
 
 /// Some pods of one shape that a scope has to place.
@@ -91,6 +91,10 @@ pub(crate) struct Problem {
     /// What all items ask of it.
     pub(crate) scarce_demand: u64,
     pub(crate) policy: Policy,
+    /// What this gang's placements are compared by.
+    pub(crate) objective: Objective,
+    /// Some pods must not share a domain with others.
+    pub(crate) is_apart: bool,
     siblings: Vec<usize>,
 }
 
@@ -127,6 +131,10 @@ impl Problem {
         }
         self.bound.extend(bound(all()).filter(|node| tree.is_linked(*node)));
         self.weigh(cluster);
+        let states_level = self.scopes.iter().any(|scope| scope.narrowest() > 0);
+        self.objective = Objective::of(self.policy, states_level);
+        let marked = |item: &Item| !cluster.shapes[self.shapes[item.shape].0 as usize].marks.is_empty();
+        self.is_apart = self.items.iter().any(marked);
         self.sort_scopes(cluster);
         Ok(())
     }

@@ -14,51 +14,83 @@ pub enum Policy {
     SpareHosts,
 }
 
+/// What a search compares placements by: the policy, or for gangs that state no level, what they leave to others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Objective {
+    #[default]
+    FewestHosts,
+    SpareHosts,
+    /// Nothing has to be close: the pods go where the least room is lost to gangs that need it together, into hosts
+    /// that are broken into already, then into the fullest domains.
+    LeastLoss,
+}
+
+impl Objective {
+    pub(crate) fn of(policy: Policy, states_level: bool) -> Self {
+        match policy {
+            Policy::SpareHosts => Objective::SpareHosts,
+            Policy::FewestHosts if states_level => Objective::FewestHosts,
+            Policy::FewestHosts => Objective::LeastLoss,
+        }
+    }
+}
+
 /// Depths that are counted: every level above the host, and the host.
 pub(crate) const DEPTHS_MAX: usize = LEVELS_MAX + 1;
 const SHORTFALLS: usize = 3;
-const LENGTH: usize = SHORTFALLS + 2 * DEPTHS_MAX;
+const LENGTH: usize = SHORTFALLS + 2 * DEPTHS_MAX + 1;
 /// Where the numbers about hosts and the level above them lie; the policy says which is which.
 const TAIL: usize = SHORTFALLS + LEVELS_MAX;
 
 /// A quality in the order in which it is compared:
-/// shortfall of gang, groups, pod-groups | domains broad to narrow | hosts, opened narrow to broad (or as the policy
-/// has it).
+/// shortfall of gang, groups, pod-groups | domains broad to narrow | hosts, penalty, opened narrow to broad (or as the
+/// objective has it).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Rank([u64; LENGTH]);
 
-/// Where the numbers of a rank lie, for one topology and policy.
+/// Where the numbers of a rank lie, for one topology and objective.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Layout {
     pub(crate) host_depth: u8,
-    pub(crate) policy: Policy,
+    pub(crate) objective: Objective,
 }
 
 impl Layout {
     /// Position of the number of domains at a depth; depth 1 is the broadest level.
     pub(crate) fn domains(self, depth: u8) -> usize {
-        match self.policy {
+        match self.objective {
+            Objective::LeastLoss => SHORTFALLS + DEPTHS_MAX + usize::from(depth),
             _ if depth < self.host_depth => SHORTFALLS + usize::from(depth) - 1,
-            Policy::FewestHosts => TAIL,
-            Policy::SpareHosts => TAIL + 2,
+            Objective::FewestHosts => TAIL,
+            Objective::SpareHosts => TAIL + 3,
+        }
+    }
+
+    /// Position of what pods miss of the nodes that they prefer.
+    pub(crate) fn penalty(self) -> usize {
+        match self.objective {
+            Objective::LeastLoss => SHORTFALLS,
+            Objective::FewestHosts | Objective::SpareHosts => TAIL + 1,
         }
     }
 
     /// Position of what the domains used at a depth had free.
     pub(crate) fn opened(self, depth: u8) -> usize {
-        match (self.policy, usize::from(self.host_depth - depth)) {
-            (_, 0) => TAIL + 1,
-            (Policy::FewestHosts, 1) => TAIL + 2,
-            (Policy::SpareHosts, 1) => TAIL,
-            (_, above) => TAIL + 1 + above,
+        match (self.objective, usize::from(self.host_depth - depth)) {
+            (Objective::LeastLoss, above) => SHORTFALLS + 1 + above,
+            (_, 0) => TAIL + 2,
+            (Objective::FewestHosts, 1) => TAIL + 3,
+            (Objective::SpareHosts, 1) => TAIL,
+            (_, above) => TAIL + 2 + above,
         }
     }
 
     /// What people see of a placement: all but how tight it is.
     pub(crate) fn visible(self, rank: &Rank) -> &[u64] {
-        match self.policy {
-            Policy::FewestHosts => &rank.0[..=TAIL],
-            Policy::SpareHosts => &rank.0[..TAIL],
+        match self.objective {
+            Objective::FewestHosts => &rank.0[..=TAIL],
+            Objective::SpareHosts => &rank.0[..TAIL],
+            Objective::LeastLoss => &rank.0[..SHORTFALLS],
         }
     }
 
@@ -67,6 +99,7 @@ impl Layout {
         into.domains.clear();
         into.domains
             .extend((1..=self.host_depth).map(|depth| rank.0[self.domains(depth)] as u32));
+        into.penalty = rank.0[self.penalty()];
         into.opened.clear();
         into.opened
             .extend((1..=self.host_depth).rev().map(|depth| rank.0[self.opened(depth)]));
@@ -117,7 +150,7 @@ mod tests {
     fn fewer_broad_domains_outweigh_hosts_and_hosts_outweigh_what_is_opened() {
         let layout = Layout {
             host_depth: 2,
-            policy: Policy::FewestHosts,
+            objective: Objective::FewestHosts,
         };
         assert!(rank(layout, 1, 9, 9, 9) < rank(layout, 2, 1, 1, 1));
         assert!(rank(layout, 1, 2, 9, 9) < rank(layout, 1, 3, 1, 1));
@@ -131,7 +164,7 @@ mod tests {
     fn sparing_hosts_puts_tightness_before_the_number_of_hosts() {
         let layout = Layout {
             host_depth: 2,
-            policy: Policy::SpareHosts,
+            objective: Objective::SpareHosts,
         };
         assert!(rank(layout, 1, 3, 9, 3) < rank(layout, 1, 1, 1, 8), "the tightest rack");
         assert!(

@@ -10,6 +10,7 @@ mod bounds;
 use std::cmp::Reverse;
 
 use crate::plan::Work;
+use crate::solve::apart::Trial;
 use crate::solve::exact::{Packer, Task, TooLarge};
 use crate::solve::fill::{Filler, Job, Need};
 use crate::solve::overlay::{Overlay, Put, View, opens};
@@ -380,18 +381,27 @@ impl<'a> Search<'a> {
             let place = self.place_of(item.scope);
             self.scratch.places.push(place);
         }
-        let filled = self.fill_all();
-        if filled {
-            self.offer_puts();
+        let mut filled = self.try_to_fill(false);
+        // Items that leave room for each other on shared hosts may need fewer.
+        if self.problem.items.len() > 1 && (!filled || self.is_worth_it()) {
+            filled |= self.try_to_fill(true);
         }
-        self.scratch.overlay.clear_puts(self.view);
         if !filled || self.is_worth_it() {
             self.pack_exactly();
         }
     }
 
+    fn try_to_fill(&mut self, shares: bool) -> bool {
+        let filled = self.fill_all(shares);
+        if filled {
+            self.offer_puts();
+        }
+        self.scratch.overlay.clear_puts(self.view);
+        filled
+    }
+
     /// Large pods first, and of equal ones those with the least choice.
-    fn fill_all(&mut self) -> bool {
+    fn fill_all(&mut self, shares: bool) -> bool {
         let problem = self.problem;
         let scratch = &mut *self.scratch;
         scratch.packing_order.clear();
@@ -414,6 +424,7 @@ impl<'a> Search<'a> {
                 item,
                 place: scratch.places[item],
                 pods,
+                shares: shares && index + 1 < scratch.packing_order.len(),
             };
             let placed = scratch.filler.fill(job, &mut scratch.overlay, self.work);
             if placed < pods {
@@ -424,6 +435,9 @@ impl<'a> Search<'a> {
     }
 
     fn pack_exactly(&mut self) {
+        if self.problem.is_apart {
+            return self.pack_apart();
+        }
         // With less shortfall than the best, any packing is better.
         let limit = self.best.filter(|best| best.shortfall() == self.shortfall);
         let task = Task {
@@ -451,6 +465,27 @@ impl<'a> Search<'a> {
                 self.scratch.overlay.clear_puts(self.view);
             }
         }
+    }
+
+    fn pack_apart(&mut self) {
+        let mut best = self.best;
+        let trial = Trial {
+            view: self.view,
+            problem: self.problem,
+            places: &self.scratch.places,
+            shortfall: self.shortfall,
+            states_max: self.states_max(),
+        };
+        let ended = trial.run(&mut self.scratch.overlay, self.work, &mut best, &mut self.scratch.found);
+        self.cut |= !ended;
+        if best != self.best {
+            if self.best.is_none() {
+                self.spent_to_find = self.work.total();
+            }
+            self.best = best;
+            self.scratch.best.clone_from(&self.scratch.found);
+        }
+        self.scratch.overlay.clear_puts(self.view);
     }
 
     /// Keeps what the overlay holds if it is better than what was known.

@@ -49,6 +49,7 @@ pub(crate) fn add(
                 item: index,
                 place,
                 pods: left,
+                shares: false,
             };
             left -= scratch.filler.fill(job, &mut scratch.overlay, work);
         }

@@ -51,6 +51,7 @@ fn member(dice: &mut Dice, family: Family) -> Instance {
             scope: index + 1,
             request,
             eligible: vec![true; 24],
+            dislikes: vec![0; 24],
             minimum: pods,
             desired: pods,
             bound: vec![],
@@ -62,6 +63,7 @@ fn member(dice: &mut Dice, family: Family) -> Instance {
         totals: vec![8 * 24; resources],
         scopes,
         groups,
+        aparts: vec![],
     }
 }
 

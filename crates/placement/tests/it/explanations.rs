@@ -3,8 +3,8 @@
 use std::fmt::Write;
 
 use grove_placement::{
-    Cluster, Effect, Gang, Group, Level, NodeSpec, Pack, PodGroup, Proof, Replica, Resource, Rules, Shape, Taint,
-    TopologyId, TopologySpec, Traits, explain,
+    Cluster, Effect, Gang, Group, Level, NodeSpec, Pack, PodGroup, Proof, Replica, Resource, Rules, Shape, Stance,
+    Taint, TopologyId, TopologySpec, Traits, explain,
 };
 
 /// Two blocks of two racks of four hosts with 8 GPUs; a test changes what it is about.
@@ -67,6 +67,7 @@ impl Site {
         let shape = self.cluster.shape(&Shape {
             requests: [(self.gpu, gpus)].into_iter().collect(),
             rules,
+            ..Shape::default()
         });
         PodGroup {
             name: name.to_owned(),
@@ -257,6 +258,20 @@ fn scope_situations() -> Vec<(&'static str, Site, Gang)> {
         bound: vec![site.cluster.node("n01").expect("a host of the site")],
     });
     situations.push(("a scaled gang must join its replica in a full block", site, gang));
+
+    let mut site = Site::new();
+    let mark = site.cluster.mark("spread", "example.com/rack");
+    let stance = Stance {
+        avoids: true,
+        bears: true,
+    };
+    let mut gang = site.gang(Some("rack"), 2, 8);
+    gang.pod_groups[0].shape = site.cluster.shape(&Shape {
+        requests: [(site.gpu, 8)].into_iter().collect(),
+        marks: vec![(mark, stance)],
+        ..Shape::default()
+    });
+    situations.push(("pods must be in different racks and in one", site, gang));
 
     let mut site = Site::new();
     let gang = site.gang(Some("zone"), 2, 8);

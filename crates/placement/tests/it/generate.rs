@@ -1,6 +1,6 @@
 //! Small random instances, the same for the same seed.
 
-use grove_plancheck::{Host, Instance, PodGroup, Scope};
+use grove_plancheck::{Apart, Host, Instance, PodGroup, Scope};
 
 /// A seeded source of numbers (splitmix64).
 pub(crate) struct Dice(pub(crate) u64);
@@ -36,9 +36,33 @@ pub(crate) fn instance(seed: u64) -> Instance {
         totals,
         scopes: Vec::new(),
         groups: Vec::new(),
+        aparts: Vec::new(),
     };
     add_gang(&mut instance, &mut dice, capacity);
+    if dice.chance(20) {
+        let apart = apart(&instance, &mut dice);
+        instance.aparts.push(apart);
+    }
     instance
+}
+
+/// Some groups avoid some groups, among them perhaps themselves; a pod that runs may take part.
+fn apart(instance: &Instance, dice: &mut Dice) -> Apart {
+    let depth = 1 + dice.roll(instance.levels as u64 + 1) as usize;
+    let groups = instance
+        .groups
+        .iter()
+        .map(|_| (dice.chance(50), dice.chance(50)))
+        .collect();
+    let running = dice.chance(40).then(|| {
+        let host = dice.roll(instance.hosts.len() as u64) as usize;
+        (host, dice.chance(50), dice.chance(60))
+    });
+    Apart {
+        depth,
+        groups,
+        running: running.into_iter().collect(),
+    }
 }
 
 fn host(dice: &mut Dice, levels: usize, resources: usize, capacity: u64) -> Host {
@@ -82,10 +106,17 @@ fn add_gang(instance: &mut Instance, dice: &mut Dice, capacity: u64) {
             .map_or(fresh, |first: &PodGroup| first.request.clone());
         let picky = dice.chance(15);
         let eligible = instance.hosts.iter().map(|_| !picky || dice.chance(70)).collect();
+        let prefers = dice.chance(15);
+        let dislikes = instance
+            .hosts
+            .iter()
+            .map(|_| if prefers { dice.roll(3) } else { 0 })
+            .collect();
         instance.groups.push(PodGroup {
             scope,
             request,
             eligible,
+            dislikes,
             minimum,
             desired: minimum,
             bound: Vec::new(),

@@ -36,7 +36,10 @@ fn more_room_or_fewer_constraints_never_turn_placed_into_infeasible() {
             .iter_mut()
             .for_each(|total| *total += *total / more.hosts.len() as u64);
         more.hosts.push(added);
-        more.groups.iter_mut().for_each(|group| group.eligible.push(true));
+        for group in &mut more.groups {
+            group.eligible.push(true);
+            group.dislikes.push(0);
+        }
         assert!(is_placed(&more), "seed {seed}: a host more");
         let mut freer = instance.clone();
         let scope = dice.roll(freer.scopes.len() as u64) as usize;

@@ -4,6 +4,7 @@ mod completeness;
 mod exactness;
 mod explanations;
 mod generate;
+mod ilp;
 mod invariants;
 mod preemption;
 mod repair;

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use grove_placement::{
-    Budget, Cluster, Gang, Group, Level, NodeId, NodeSpec, Outcome, Pack, Plan, PodGroup, Replica, Rules, Shape,
-    Solver, TopologySpec, Traits,
+    Attribute, Budget, Cluster, Gang, Group, Level, Mark, NodeId, NodeSpec, Outcome, Pack, Plan, PodGroup, Replica,
+    Requirement, Rules, Shape, Solver, Stance, Test, TopologySpec, Traits,
 };
 use grove_plancheck::{Instance, Put, check, key};
 
@@ -65,6 +65,9 @@ pub(crate) fn build(instance: &Instance) -> World {
         required: word(instance.scopes[0].required),
         bound: instance.scopes[0].others.iter().map(node).collect(),
     });
+    let marks: Vec<Mark> = (0..instance.aparts.len())
+        .map(|apart| add_mark(&mut cluster, instance, apart, &hosts))
+        .collect();
     let is_group = |scope: &usize| instance.scopes[*scope].tier == 1;
     let groups: Vec<usize> = (0..instance.scopes.len()).filter(is_group).collect();
     let mut pod_groups = Vec::new();
@@ -76,6 +79,7 @@ pub(crate) fn build(instance: &Instance) -> World {
         let everywhere = group.eligible.iter().all(|eligible| *eligible);
         let rules = Rules {
             allowed_nodes: (!everywhere).then_some(allowed),
+            preferred: preferences(&group.dislikes),
             ..Rules::default()
         };
         let requests = resources
@@ -89,7 +93,11 @@ pub(crate) fn build(instance: &Instance) -> World {
             name: format!("p{index}"),
             group: groups.iter().position(|scope| Some(*scope) == parent),
             pack: pack(group.scope),
-            shape: cluster.shape(&Shape { requests, rules }),
+            shape: cluster.shape(&Shape {
+                requests,
+                rules,
+                marks: marks_of(&marks, instance, index),
+            }),
             minimum: group.minimum + bound.len() as u32,
             desired: group.desired + bound.len() as u32,
             bound,
@@ -110,6 +118,39 @@ pub(crate) fn build(instance: &Instance) -> World {
     World { cluster, gang, hosts }
 }
 
+/// Each host that is disliked is told by its name: a pod prefers all others.
+fn preferences(dislikes: &[u64]) -> Vec<(u32, Vec<Requirement>)> {
+    let disliked = dislikes.iter().enumerate().filter(|(_, penalty)| **penalty > 0);
+    let preference = |(host, penalty): (usize, &u64)| {
+        let requirement = Requirement {
+            of: Attribute::Name,
+            is: Test::NotIn(vec![format!("h{host}")]),
+        };
+        (*penalty as u32, vec![requirement])
+    };
+    disliked.map(preference).collect()
+}
+
+fn stance(avoids: bool, bears: bool) -> Stance {
+    Stance { avoids, bears }
+}
+
+/// A mark with the pods that run.
+fn add_mark(cluster: &mut Cluster, instance: &Instance, apart: usize, hosts: &[NodeId]) -> Mark {
+    let spec = &instance.aparts[apart];
+    let mark = cluster.mark(&format!("m{apart}"), &format!("apart/{}", spec.depth));
+    for (host, avoids, bears) in &spec.running {
+        cluster.set_mark(hosts[*host], mark, stance(*avoids, *bears));
+    }
+    mark
+}
+
+fn marks_of(marks: &[Mark], instance: &Instance, group: usize) -> Vec<(Mark, Stance)> {
+    let all = marks.iter().zip(&instance.aparts);
+    let stances = all.map(|(mark, apart)| (*mark, stance(apart.groups[group].0, apart.groups[group].1)));
+    stances.filter(|(_, stance)| *stance != Stance::default()).collect()
+}
+
 fn add_host(
     cluster: &mut Cluster,
     instance: &Instance,
@@ -118,9 +159,15 @@ fn add_host(
 ) -> NodeId {
     let spec = &instance.hosts[host];
     let values = spec.path.iter().flatten().enumerate();
-    let labels: BTreeMap<String, String> = values
+    let mut labels: BTreeMap<String, String> = values
         .map(|(level, value)| (format!("key/{}", level + 1), value.to_string()))
         .collect();
+    // Pods are kept apart by values of one label, so that has to tell equal names under different parents apart.
+    for depth in 1..=spec.path.as_ref().map_or(0, Vec::len) {
+        let path = spec.path.iter().flatten().take(depth).map(u32::to_string);
+        labels.insert(format!("apart/{depth}"), path.collect::<Vec<_>>().join("-"));
+    }
+    labels.insert(format!("apart/{}", instance.levels + 1), format!("h{host}"));
     // What others use is bound, so that totals differ from what is free as on a real cluster.
     let share = |resource: usize| instance.totals[resource] / instance.hosts.len() as u64;
     let allocatable = resources
@@ -172,7 +219,12 @@ pub(crate) fn judge(instance: &Instance, hosts: &[NodeId], plan: &Plan) -> Answe
     let quality = &plan.quality;
     let shortfall = quality.shortfall.iter().map(|levels| u64::from(*levels));
     let domains = quality.domains.iter().map(|domains| u64::from(*domains));
-    let stated: Vec<u64> = shortfall.chain(domains).chain(quality.opened.iter().copied()).collect();
+    let opened = std::iter::once(quality.penalty).chain(quality.opened.iter().copied());
+    let stated: Vec<u64> = if instance.states_level() {
+        shortfall.chain(domains).chain(opened).collect()
+    } else {
+        shortfall.chain(opened).chain(domains).collect()
+    };
     let is_minimum = instance.groups.iter().all(|group| group.minimum == group.desired);
     let key = key(instance, &puts);
     if is_minimum && plan.optimal {

@@ -7,7 +7,7 @@ use std::ops::Range;
 use super::Search;
 use crate::solve::fill::Need;
 use crate::solve::overlay::opens;
-use crate::solve::rank::{Policy, Rank};
+use crate::solve::rank::{Objective, Rank};
 use crate::topology::Place;
 
 impl Search<'_> {
@@ -91,7 +91,7 @@ impl Search<'_> {
             let needed = self.problem.places_needed(items.clone(), shape);
             let needed = u32::try_from(needed).unwrap_or(u32::MAX);
             let counts = self.view.shapes[self.problem.shapes[shape].0 as usize].counts(self.view.topology);
-            if self.problem.policy == Policy::FewestHosts {
+            if self.problem.objective == Objective::FewestHosts {
                 need.hosts = need.hosts.max(counts.hosts[place.id as usize].hosts_for(needed));
             }
             if !children.is_empty() {
