@@ -15,9 +15,11 @@
 //! # }
 //! ```
 //!
-//! [`kit`] builds and finds the programs, [`ControlPlane`] runs them, [`eventually`] waits for what they do.
+//! [`kit`] builds and finds the programs, [`ControlPlane`] runs them, [`eventually`] waits for what they do; [`binary`]
+//! builds a program of this workspace.
 //! Nothing here knows Grove: tests install the CRDs and start the operator themselves.
 
+mod binary;
 mod control_plane;
 mod credentials;
 pub mod kit;
@@ -27,6 +29,7 @@ mod process;
 mod programs;
 mod wait;
 
+pub use binary::{BinaryError, binary};
 pub use control_plane::{Builder, ControlPlane, Shared, StartError};
 pub use credentials::{ClientError, CredentialsError, Identity};
 pub use nodes::node;

@@ -1,5 +1,6 @@
 //! Every chore of the project: `cargo xtask --help`.
 
+mod bench;
 mod files;
 mod generate;
 mod kit;
@@ -29,6 +30,8 @@ enum Chore {
     Tidy,
     /// Runs every check and every test; this is what CI runs.
     Test(tiers::Args),
+    /// Measures, beside something that is as fast as can be.
+    Bench(bench::Args),
     /// Builds, starts and stops the real control plane for tests.
     Kit(kit::Args),
 }
@@ -38,6 +41,7 @@ fn main() -> ExitCode {
         Chore::Gen(args) => generate::run(&args),
         Chore::Tidy => tidy::run(),
         Chore::Test(args) => tiers::run(&args),
+        Chore::Bench(args) => bench::run(&args),
         Chore::Kit(args) => return kit::run(args),
     };
     match outcome {

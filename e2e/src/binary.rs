@@ -1,0 +1,64 @@
+//! Programs of this workspace, built and found, for what must run as a process of its own.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+/// Why there is no program.
+#[derive(Debug, thiserror::Error)]
+pub enum BinaryError {
+    #[error("cannot run cargo to build {package}: {error}")]
+    Cargo { package: String, error: io::Error },
+    #[error("{package} does not build; cargo says why")]
+    Build { package: String },
+    #[error("package {package} has no program of its own name")]
+    Missing { package: String },
+}
+
+/// Builds a package in a profile (`dev`, `release`) if need be. The path of its program.
+pub fn binary(package: &str, profile: &str) -> Result<PathBuf, BinaryError> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let output = Command::new(cargo)
+        .args(["build", "--quiet", "--package", package, "--profile", profile])
+        .args(["--message-format", "json-render-diagnostics"])
+        .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")))
+        .stderr(Stdio::inherit())
+        .output()
+        .map_err(|error| BinaryError::Cargo {
+            package: package.to_owned(),
+            error,
+        })?;
+    if !output.status.success() {
+        return Err(BinaryError::Build {
+            package: package.to_owned(),
+        });
+    }
+    let messages = String::from_utf8_lossy(&output.stdout);
+    let programs = messages.lines().filter_map(|line| program_in(line, package));
+    programs.last().ok_or_else(|| BinaryError::Missing {
+        package: package.to_owned(),
+    })
+}
+
+/// The program that one of cargo's messages tells of.
+fn program_in(line: &str, name: &str) -> Option<PathBuf> {
+    let message: Value = serde_json::from_str(line).ok()?;
+    let path = message["executable"].as_str()?;
+    (message["target"]["name"] == name).then(|| PathBuf::from(path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_program_is_found_among_the_messages() {
+        let other = r#"{"reason":"compiler-artifact","target":{"name":"serde"},"executable":null}"#;
+        let ours = r#"{"reason":"compiler-artifact","target":{"name":"grove"},"executable":"/t/grove"}"#;
+        assert_eq!(program_in(other, "grove"), None);
+        assert_eq!(program_in(ours, "grove"), Some(PathBuf::from("/t/grove")));
+        assert_eq!(program_in("not JSON", "grove"), None);
+    }
+}

@@ -1,0 +1,120 @@
+//! Watching pods come into being and lose their gates, reading as little of them as that takes.
+
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+use futures::stream::BoxStream;
+use futures::{StreamExt, TryStreamExt};
+use grove_api::labels;
+use k8s_openapi::NamespaceResourceScope;
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{Api, ObjectMeta, WatchEvent, WatchParams};
+use kube::{Client, Resource, ResourceExt};
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+
+/// The API server ends a watch after this many seconds.
+const WATCH_SECS: u32 = 290;
+
+/// A pod and whether gates hold it.
+#[derive(Clone, Debug, Deserialize)]
+struct SeenPod {
+    metadata: ObjectMeta,
+    spec: SeenSpec,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct SeenSpec {
+    #[serde(default)]
+    scheduling_gates: Vec<IgnoredAny>,
+}
+
+impl Resource for SeenPod {
+    type DynamicType = ();
+    type Scope = NamespaceResourceScope;
+
+    fn kind((): &()) -> Cow<'_, str> {
+        Pod::kind(&())
+    }
+
+    fn group((): &()) -> Cow<'_, str> {
+        Pod::group(&())
+    }
+
+    fn version((): &()) -> Cow<'_, str> {
+        Pod::version(&())
+    }
+
+    fn plural((): &()) -> Cow<'_, str> {
+        Pod::plural(&())
+    }
+
+    fn meta(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.metadata
+    }
+}
+
+/// When the last of a number of pods was there, and when the last gate was off.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Times {
+    pub(super) created: Instant,
+    pub(super) ungated: Instant,
+}
+
+/// An open watch on the pods that the operator makes.
+pub(super) struct Follower(BoxStream<'static, Result<WatchEvent<SeenPod>, kube::Error>>);
+
+impl Follower {
+    /// Watches from now on: pods that are there already are not counted.
+    pub(super) async fn open(client: &Client, namespace: &str) -> Result<Self> {
+        let pods = Api::<SeenPod>::namespaced(client.clone(), namespace);
+        let selector = format!("{}={}", labels::MANAGED_BY, labels::MANAGED_BY_OPERATOR);
+        let now = Api::<Pod>::namespaced(client.clone(), namespace)
+            .list_metadata(&kube::api::ListParams::default().limit(1))
+            .await?;
+        let version = now.metadata.resource_version.unwrap_or_default();
+        let parameters = WatchParams::default().labels(&selector).timeout(WATCH_SECS);
+        Ok(Self(pods.watch(&parameters, &version).await?.boxed()))
+    }
+
+    /// Waits until this many pods have been made and none of them is held.
+    pub(super) async fn all(&mut self, pods: usize) -> Result<Times> {
+        let (mut held, mut free) = (BTreeSet::new(), BTreeSet::new());
+        let mut created = None;
+        while let Some(event) = self.0.try_next().await? {
+            let pod = match event {
+                WatchEvent::Added(pod) | WatchEvent::Modified(pod) => pod,
+                WatchEvent::Error(status) => bail!("the watch on pods broke: {}", status.message),
+                WatchEvent::Deleted(_) | WatchEvent::Bookmark(_) => continue,
+            };
+            let name = pod.name_any();
+            match pod.spec.scheduling_gates.is_empty() {
+                true => {
+                    held.remove(&name);
+                    free.insert(name);
+                }
+                false => drop(held.insert(name)),
+            }
+            if held.len() + free.len() >= pods {
+                created.get_or_insert_with(Instant::now);
+            }
+            if let (Some(created), true) = (created, free.len() >= pods) {
+                let ungated = Instant::now();
+                return Ok(Times { created, ungated });
+            }
+        }
+        let made = held.len() + free.len();
+        Err(anyhow::anyhow!(
+            "{made} of {pods} pods were made, {} released",
+            free.len()
+        ))
+        .context("the watch on pods ended too early")
+    }
+}

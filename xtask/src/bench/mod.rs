@@ -1,0 +1,37 @@
+//! `cargo xtask bench`: measurements on a real control plane. What a number is worth, the bare client beside it says: it
+//! makes the same writes in the same run and decides nothing.
+
+mod bare;
+mod follow;
+mod latency;
+mod operator;
+mod process;
+mod throughput;
+
+use anyhow::Result;
+use clap::{Subcommand, ValueEnum};
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    /// The workload operator: how fast sets become pods, with how many requests, and at what cost
+    Operator(operator::Args),
+}
+
+/// Who reads the numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Output {
+    Table,
+    Json,
+}
+
+pub(crate) fn run(args: &Args) -> Result<()> {
+    match &args.what {
+        What::Operator(args) => operator::run(args),
+    }
+}

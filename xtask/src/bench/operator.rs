@@ -1,0 +1,143 @@
+//! `cargo xtask bench operator`: each case on a control plane of its own, without controller manager, scheduler and
+//! kubelets: whatever the API server is asked comes from the operator or from us.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use grove_api::crds;
+use grove_e2e::{ControlPlane, Identity, binary};
+use kube::Client;
+use kube::api::{Api, PostParams};
+use kube::runtime::wait::{await_condition, conditions};
+
+use super::Output;
+use super::latency::{self, Latency};
+use super::process::Operator;
+use super::throughput::{self, Case, Throughput};
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[arg(short, long, value_enum, default_value = "table")]
+    output: Output,
+    /// Runs only cases whose name contains this; the pairs are called `latency`
+    #[arg(long, default_value = "")]
+    only: String,
+    /// Pairs of 8-pod sets, one by the operator and one by the bare client
+    #[arg(long, default_value_t = 100)]
+    pairs: usize,
+    /// Divides every size, to see whether the measurement works
+    #[arg(long, default_value_t = 1)]
+    divide: usize,
+    /// The profile that the operator is built with
+    #[arg(long, default_value = "release")]
+    profile: String,
+    /// Measures this program instead of building one, such as that of another release
+    #[arg(long, value_name = "FILE")]
+    grove: Option<PathBuf>,
+}
+
+pub(super) fn run(args: &Args) -> Result<()> {
+    let grove = match &args.grove {
+        Some(grove) => grove.clone(),
+        None => binary("grove", &args.profile)?,
+    };
+    let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
+    runtime.block_on(async {
+        let mut cases = Vec::new();
+        for case in Case::all(args.divide.max(1)) {
+            if case.name.contains(&args.only) {
+                let stage = Stage::start(&grove).await?;
+                cases.push(throughput::measure(stage, &case).await?);
+            }
+        }
+        let latency = match "latency".contains(&args.only) {
+            true => Some(latency::measure(Stage::start(&grove).await?, args.pairs).await?),
+            false => None,
+        };
+        print(args.output, &cases, latency.as_ref())
+    })
+}
+
+/// A control plane with Grove's kinds, and an operator that is ready.
+pub(super) struct Stage {
+    // Dropped in this order: the operator ends before the API server.
+    pub(super) operator: Operator,
+    pub(super) client: Client,
+    pub(super) plane: ControlPlane,
+}
+
+impl Stage {
+    async fn start(grove: &Path) -> Result<Self> {
+        let bare = ControlPlane::builder().controller_manager(false).kubelets(false);
+        let plane = bare.start().await?;
+        let client = plane.client(Identity::Admin).await?;
+        let definitions = Api::all(client.clone());
+        for definition in crds::all() {
+            let made = definitions.create(&PostParams::default(), &definition).await?;
+            let name = made.metadata.name.unwrap_or_default();
+            await_condition(definitions.clone(), &name, conditions::is_crd_established()).await?;
+        }
+        let operator = Operator::start(grove, &plane.kubeconfig(Identity::Admin)).await?;
+        Ok(Self {
+            operator,
+            client,
+            plane,
+        })
+    }
+}
+
+fn print(output: Output, cases: &[Throughput], latency: Option<&Latency>) -> Result<()> {
+    if output == Output::Json {
+        let latency = latency.map(serde_json::to_value).transpose()?;
+        let all = cases.iter().map(serde_json::to_value).collect::<Result<Vec<_>, _>>()?;
+        let all: Vec<_> = all.into_iter().chain(latency).collect();
+        println!("{}", serde_json::to_string_pretty(&all)?);
+        return Ok(());
+    }
+    if !cases.is_empty() {
+        println!(
+            "{:<16}{:>7}{:>9}{:>11}{:>11}{:>7}{:>7}{:>9}{:>9}{:>8}{:>10}",
+            "case",
+            "pods",
+            "bare s",
+            "created s",
+            "ungated s",
+            "ratio",
+            "ratio",
+            "requests",
+            "allowed",
+            "cpu s",
+            "rss MiB"
+        );
+    }
+    for case in cases {
+        println!(
+            "{:<16}{:>7}{:>9.2}{:>11.2}{:>11.2}{:>7.2}{:>7.2}{:>9}{:>9}{:>8.2}{:>10.1}",
+            case.case,
+            case.pods,
+            case.bare_s,
+            case.created_s,
+            case.ungated_s,
+            case.ratio_created,
+            case.ratio_ungated,
+            case.requests,
+            case.requests_allowed,
+            case.cpu_s,
+            case.peak_rss_mib
+        );
+    }
+    if let Some(latency) = latency {
+        println!(
+            "{} pairs of an 8-pod set, from create to the last gate lifted, ms: operator p50 {:.0} p99 {:.0}, bare p50 \
+             {:.0} p99 {:.0}, more p50 {:.0} p99 {:.0}",
+            latency.pairs,
+            latency.operator_p50_ms,
+            latency.operator_p99_ms,
+            latency.bare_p50_ms,
+            latency.bare_p99_ms,
+            latency.more_p50_ms,
+            latency.more_p99_ms
+        );
+    }
+    Ok(())
+}
