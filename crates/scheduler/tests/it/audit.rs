@@ -118,6 +118,7 @@ impl Audit {
             totals: vec![0; RESOURCES.len()],
             scopes: self.scopes(gang, spills),
             groups: Vec::new(),
+            aparts: Vec::new(),
         };
         let mut puts = Vec::new();
         for (index, group) in groups.iter().enumerate() {
@@ -136,6 +137,7 @@ impl Audit {
                 scope: instance.scopes.len() - groups.len() + index,
                 request,
                 eligible: vec![true; names.len()],
+                dislikes: vec![0; names.len()],
                 minimum: 0,
                 desired: u32::MAX,
                 bound: Vec::new(),
