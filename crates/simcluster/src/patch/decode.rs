@@ -12,6 +12,28 @@ pub fn decode_builtin(object: &mut Value, schema: TypeSchema<'_>) -> Vec<String>
     unknown
 }
 
+/// Whether an object is certain to come out of the type of its kind as it went in: every field is known and of its plain
+/// type, and none is missing that the type always has. What stands for something else (times, bytes, large numbers) is
+/// not judged here, and nulls are dropped by the type: for those the answer is no.
+pub fn is_plain(object: &Value, schema: TypeSchema<'_>) -> bool {
+    match (object, schema.map(), schema.list(), schema.scalar()) {
+        (Value::Object(fields), Some(map), None, _) => {
+            let known =
+                |(name, value): (&String, &Value)| map.field(name).is_some_and(|schema| is_plain(value, schema));
+            fields.iter().all(known) && map.required().all(|name| fields.contains_key(name))
+        }
+        (Value::Array(items), None, Some(list), _) => items.iter().all(|item| is_plain(item, list.items)),
+        (Value::String(_), None, None, Some(Scalar::String)) | (Value::Bool(_), None, None, Some(Scalar::Boolean)) => {
+            true
+        }
+        (Value::String(_), None, None, Some(Scalar::Any)) => schema.short_name() == "Quantity",
+        (Value::Number(number), None, None, Some(Scalar::Number)) => {
+            number.as_i64().is_some_and(|number| i32::try_from(number).is_ok())
+        }
+        _ => false,
+    }
+}
+
 /// Removes empty maps, which Go's types leave out. An empty struct stays: it says that something is wanted.
 pub fn drop_empty_maps(object: &mut Value, schema: TypeSchema<'_>) {
     match (object, schema.map(), schema.list()) {
@@ -62,7 +84,7 @@ fn visit_fields(map: MapView<'_>, fields: &mut Map<String, Value>, path: &str, u
             return true;
         }
         match schema.scalar().filter(|_| map.is_plain()) {
-            Some(Scalar::String) => *value = Value::from(""),
+            Some(Scalar::String | Scalar::Bytes) => *value = Value::from(""),
             Some(Scalar::Number) => *value = Value::from(0),
             Some(Scalar::Boolean) => *value = Value::from(false),
             Some(Scalar::Any) | None => return false,
@@ -110,6 +132,44 @@ mod tests {
             "zeta",
         ];
         assert_eq!(unknown, expected);
+    }
+
+    #[test]
+    fn only_what_the_type_leaves_alone_is_plain() {
+        let plain = |spec: Value| {
+            let pod = json!({"metadata": {"name": "p", "labels": {"a": "b"}}, "spec": spec});
+            is_plain(&pod, builtin_types().kind("v1", "Pod").unwrap())
+        };
+        let container = |more: Value| {
+            let mut container = json!({"name": "c", "resources": {"requests": {"cpu": "1", "memory": "1Gi"}}});
+            container
+                .as_object_mut()
+                .unwrap()
+                .extend(more.as_object().unwrap().clone());
+            json!({"containers": [container], "hostNetwork": true})
+        };
+        assert!(plain(container(json!({"ports": [{"containerPort": 80}]}))));
+        for (why, more) in [
+            ("an unknown field", json!({"nope": 1})),
+            ("a null", json!({"image": null})),
+            ("a wrong type", json!({"image": 5})),
+            ("a number as a quantity", json!({"resources": {"limits": {"cpu": 1}}})),
+            (
+                "a number or a text",
+                json!({"livenessProbe": {"httpGet": {"port": "http"}}}),
+            ),
+            ("a field that is always there", json!({"env": [{"value": "v"}]})),
+            (
+                "a number that is too large",
+                json!({"ports": [{"containerPort": 5_000_000_000_i64}]}),
+            ),
+        ] {
+            assert!(!plain(container(more)), "{why}");
+        }
+        let secret = json!({"data": {"a": "AA=="}});
+        assert!(!is_plain(&secret, builtin_types().kind("v1", "Secret").unwrap()));
+        let timed = json!({"metadata": {"creationTimestamp": "2026-01-01T00:00:00+02:00"}});
+        assert!(!is_plain(&timed, builtin_types().kind("v1", "ConfigMap").unwrap()));
     }
 
     #[test]

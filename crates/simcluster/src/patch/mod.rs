@@ -13,7 +13,7 @@ mod strategic;
 mod types;
 
 pub use apply::{ApplyError, Conflict, FieldSet, Writer, apply, track_update};
-pub use decode::{decode_builtin, drop_empty_maps};
+pub use decode::{decode_builtin, drop_empty_maps, is_plain};
 pub use json::{JsonPatch, JsonPatchError};
 pub use merge::{MergePatchError, merge_patch};
 pub use openapi::{OpenApiError, builtin_types, published};

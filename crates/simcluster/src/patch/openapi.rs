@@ -231,7 +231,8 @@ impl Reader<'_> {
             Some("boolean") => scalar(Scalar::Boolean),
             // A format means that the text stands for something else (a time, a number), so it is not judged here.
             Some("string") => match schema["format"].as_str() {
-                None | Some("" | "byte") => scalar(Scalar::String),
+                None | Some("") => scalar(Scalar::String),
+                Some("byte") => scalar(Scalar::Bytes),
                 Some(_) => scalar(Scalar::Any),
             },
             Some(other) => Err(self.bad("type", other)),

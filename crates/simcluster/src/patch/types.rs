@@ -40,6 +40,8 @@ pub(super) struct Shapes {
 pub(super) enum Scalar {
     Number,
     String,
+    /// Text that stands for bytes.
+    Bytes,
     Boolean,
     Any,
 }
@@ -267,6 +269,14 @@ impl<'a> MapView<'a> {
         declared
             .or(self.shape.elements.as_deref())
             .map(|ty| self.types.resolve(ty))
+    }
+
+    /// The fields that are never left out.
+    pub(super) fn required(self) -> impl Iterator<Item = &'a str> {
+        let fields = self.shape.fields.iter();
+        fields
+            .filter(|(_, field)| field.required)
+            .map(|(name, _)| name.as_str())
     }
 
     pub(super) fn declares(self, name: &str) -> bool {

@@ -105,6 +105,13 @@ fn record(call: &Call, old: Option<&Value>, new: &mut Value) {
     let Some(schema) = types(call).filter(|_| !is_apply) else {
         return;
     };
+    let is_converted = matches!(call.version().form, Form::Converted { .. });
+    if !is_converted {
+        // Stored as it is served: there is nothing to convert and nothing to copy.
+        let sent = std::mem::take(new);
+        *new = as_writer(call, |writer| patch::track_update(old, sent, schema, writer));
+        return;
+    }
     let (live, sent) = (old.map(|old| served_form(call, old)), served_form(call, new));
     let mut owned = as_writer(call, |writer| patch::track_update(live.as_ref(), sent, schema, writer));
     match metadata::of(&mut owned).remove("managedFields") {

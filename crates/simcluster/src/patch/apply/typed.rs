@@ -121,12 +121,11 @@ impl Validator {
 fn scalar_error(scalar: Scalar, value: &Value) -> Option<String> {
     let wrapped = || format!("&value.valueUnstructured{{Value:{}}}", go::syntax(value));
     match (scalar, value) {
-        (Scalar::Number, Value::Number(_)) | (Scalar::String, Value::String(_)) | (Scalar::Boolean, Value::Bool(_)) => {
-            None
-        }
+        (Scalar::Number, Value::Number(_)) | (Scalar::Boolean, Value::Bool(_)) => None,
+        (Scalar::String | Scalar::Bytes, Value::String(_)) => None,
         (Scalar::Any, Value::Number(_) | Value::String(_) | Value::Bool(_)) => None,
         (Scalar::Number, _) => Some(format!("expected numeric (int or float), got {}", go::type_name(value))),
-        (Scalar::String, _) => Some(format!("expected string, got {}", wrapped())),
+        (Scalar::String | Scalar::Bytes, _) => Some(format!("expected string, got {}", wrapped())),
         (Scalar::Boolean, _) => Some(format!("expected boolean, got &{{{}}}", go::plain(value))),
         (Scalar::Any, _) => Some(format!("expected any scalar, got &{{{}}}", go::plain(value))),
     }
