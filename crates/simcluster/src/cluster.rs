@@ -17,6 +17,7 @@ use crate::network::Network;
 use crate::server::Server;
 use crate::store::{ResourceName, Store};
 use crate::user::User;
+use crate::vitals::TaskEnded;
 
 /// Changes of one resource that are kept for watchers, if nobody says otherwise.
 const HISTORY_DEFAULT: usize = 16 * 1024;
@@ -174,6 +175,12 @@ impl Cluster {
     /// What goes wrong on the way between clients and the server: nothing, until somebody asks for it here.
     pub fn faults(&self) -> &Faults {
         &self.server.faults
+    }
+
+    /// Waits for the end of one of the cluster's own tasks, which is a failure: whoever runs a cluster for others ends
+    /// with this error.
+    pub fn failed(&self) -> impl Future<Output = TaskEnded> + Send + use<> {
+        self.server.vitals.ended()
     }
 
     /// All writes and requests so far; nothing, unless [`Builder::record_history`] was set.

@@ -34,8 +34,10 @@ pub mod status;
 pub mod store;
 pub mod table;
 pub mod user;
+mod vitals;
 
 pub use behaviour::{Fleet, FleetOptions, InitRunner, NodeSpec};
 pub use cluster::{Builder, Cluster};
 pub use network::{Network, PipeListener};
 pub use user::User;
+pub use vitals::TaskEnded;

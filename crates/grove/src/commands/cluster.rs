@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::str::FromStr;
 
 use anyhow::{Context, Result, ensure};
-use grove_simcluster::NodeSpec;
+use grove_simcluster::{NodeSpec, TaskEnded};
 
 use crate::embedded::{self, Embedded};
 use crate::exit;
@@ -64,11 +64,18 @@ impl Nodes {
 }
 
 pub(crate) fn run(args: &Args) -> ExitCode {
-    let outcome = exit::runtime().and_then(|runtime| runtime.block_on(serve(args)));
-    exit::usage(outcome)
+    match exit::runtime().and_then(|runtime| runtime.block_on(serve(args))) {
+        Ok(None) => ExitCode::SUCCESS,
+        Ok(Some(ended)) => {
+            eprintln!("{ended}");
+            exit::NO_ANSWER.into()
+        }
+        Err(error) => exit::usage(Err(error)),
+    }
 }
 
-async fn serve(args: &Args) -> Result<()> {
+/// Runs the cluster until somebody ends it, or until it ends by itself, which it should not.
+async fn serve(args: &Args) -> Result<Option<TaskEnded>> {
     let nodes = args.nodes.specs()?;
     let count = nodes.len();
     let kubeconfig = args.kubeconfig.clone().unwrap_or_else(embedded::default_kubeconfig);
@@ -82,5 +89,8 @@ async fn serve(args: &Args) -> Result<()> {
     println!("    kubectl get nodes -L topology.kubernetes.io/zone,topology.kubernetes.io/rack");
     println!();
     println!("Ctrl-C ends it.");
-    exit::told_to_stop().await
+    tokio::select! {
+        told = exit::told_to_stop() => told.map(|()| None),
+        ended = embedded.cluster.failed() => Ok(Some(ended)),
+    }
 }

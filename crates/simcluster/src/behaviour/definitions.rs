@@ -14,6 +14,11 @@ fn definitions() -> ResourceName {
     ResourceName::new("apiextensions.k8s.io", "customresourcedefinitions")
 }
 
+/// Definitions, and whatever goes: it may be the last instance of one that is being deleted.
+pub(super) fn wants(resource: &ResourceName, kind: EventKind) -> bool {
+    kind == EventKind::Deleted || resource.is("apiextensions.k8s.io", "customresourcedefinitions")
+}
+
 /// Follows definitions, and the instances of those that are being deleted.
 pub(super) async fn run(actor: Actor, mut writes: Writes) {
     let definitions = definitions();

@@ -31,6 +31,10 @@ fn pods() -> ResourceName {
     ResourceName::new("", "pods")
 }
 
+pub(super) fn wants(resource: &ResourceName, _: EventKind) -> bool {
+    resource.is("", "pods") || resource.is("policy", "poddisruptionbudgets")
+}
+
 pub(super) async fn run(actor: Actor, mut writes: Writes) {
     let (budgets, pods) = (budgets(), pods());
     let mut known: BTreeMap<Key, Budget> = BTreeMap::new();

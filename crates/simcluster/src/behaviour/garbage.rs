@@ -9,11 +9,11 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep_until};
 
-use super::{Actor, Head, Owner, Writes};
+use super::{Actor, Writes};
 use crate::clock::seconds;
 use crate::rules::metadata::{self, FOREGROUND, ORPHAN};
 use crate::server::{DeleteOptions, Propagation};
-use crate::store::{Event, EventKind, Key, ResourceName};
+use crate::store::{Event, EventKind, Head, Key, Owner, ResourceName};
 
 /// When garbage that admission refused to let go is tried again.
 const RETRY: Duration = Duration::from_secs(5);
@@ -53,13 +53,12 @@ impl Graph {
         self.refused.remove(uid);
     }
 
+    fn owners_of(&self, uid: &str) -> &[Owner] {
+        self.objects.get(uid).map_or(&[], |(_, owners)| owners)
+    }
+
     fn remove_edges(&mut self, uid: &str) {
-        let owners = self
-            .objects
-            .get(uid)
-            .map(|(_, owners)| owners.clone())
-            .unwrap_or_default();
-        for owner in owners {
+        for owner in self.owners_of(uid).to_vec() {
             if let Some(dependents) = self.dependents.get_mut(&owner.uid) {
                 dependents.remove(uid);
                 if dependents.is_empty() {
@@ -82,12 +81,7 @@ impl Graph {
 
     /// Whether a dependent keeps its owner from going in a foreground deletion.
     fn blocks(&self, dependent: &str, owner: &str) -> bool {
-        let owners = self
-            .objects
-            .get(dependent)
-            .map(|(_, owners)| owners.as_slice())
-            .unwrap_or_default();
-        owners
+        self.owners_of(dependent)
             .iter()
             .any(|reference| reference.uid == owner && reference.block_owner_deletion)
     }
@@ -119,8 +113,9 @@ pub(super) async fn run(actor: Actor, mut writes: Writes) {
 }
 
 async fn handle(actor: &Actor, graph: &mut Graph, resource: ResourceName, event: &Event) {
-    let head = Head::of(&event.object);
+    let head = &event.head;
     let object = (resource, event.key.clone());
+    let before = graph.owners_of(&head.uid).to_vec();
     if event.kind == EventKind::Deleted {
         let dependents = graph.dependents_of(&head.uid);
         graph.remove(&head.uid);
@@ -132,7 +127,7 @@ async fn handle(actor: &Actor, graph: &mut Graph, resource: ResourceName, event:
         }
         return;
     }
-    graph.insert(object.clone(), &head);
+    graph.insert(object.clone(), head);
     if head.is_terminating() && head.has_finalizer(ORPHAN) {
         orphan(actor, graph, &object, &head.uid).await;
     } else if head.is_terminating() && head.has_finalizer(FOREGROUND) {
@@ -145,11 +140,6 @@ async fn handle(actor: &Actor, graph: &mut Graph, resource: ResourceName, event:
         collect(actor, graph, &head.uid).await;
     }
     // A reference that was taken away may have been the last that an owner waited for.
-    let before = event
-        .previous
-        .as_ref()
-        .map(|entry| Head::of(&entry.bytes).owner_references)
-        .unwrap_or_default();
     for owner in before.iter().filter(|owner| graph.waiting.contains(&owner.uid)) {
         settle(actor, graph, &owner.uid).await;
     }

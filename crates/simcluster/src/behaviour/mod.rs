@@ -12,20 +12,16 @@ mod namespaces;
 
 use std::sync::Arc;
 
-use serde::Deserialize;
 use serde_json::Value;
-use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::JoinSet;
 
 use crate::server::{DeleteOptions, Server};
 use crate::status::ApiError;
 pub use fleet::{Fleet, FleetOptions, InitRunner, NodeSpec};
 
-use crate::store::{Event, Expect, Key, ResourceName};
+use crate::store::{Expect, Key, ResourceName, Wanted};
 use crate::user::User;
-
-/// Every write of the store, in order.
-type Writes = UnboundedReceiver<(ResourceName, Event)>;
+use crate::vitals::Writes;
 
 /// What a cluster does beyond what every cluster does.
 #[derive(Clone, Debug)]
@@ -42,65 +38,32 @@ pub(crate) fn start(server: &Arc<Server>, options: Options, tasks: &mut JoinSet<
         user,
     };
     let controller = |name: &str| acting(User::controller(name));
-    let tap = || server.store.tap();
+    let writes = |task: &'static str, wanted: Wanted| server.vitals.follow(task, &server.store, wanted);
+    let server_itself = User::named("system:apiserver", &["system:masters", "system:authenticated"]);
     tasks.spawn(definitions::run(
-        acting(User::named(
-            "system:apiserver",
-            &["system:masters", "system:authenticated"],
-        )),
-        tap(),
+        acting(server_itself),
+        writes("definitions", definitions::wants),
     ));
-    tasks.spawn(disruption::run(controller("disruption-controller"), tap()));
-    tasks.spawn(garbage::run(controller("generic-garbage-collector"), tap()));
-    tasks.spawn(namespaces::run(controller("namespace-controller"), tap()));
+    tasks.spawn(disruption::run(
+        controller("disruption-controller"),
+        writes("disruption", disruption::wants),
+    ));
+    tasks.spawn(garbage::run(
+        controller("generic-garbage-collector"),
+        writes("garbage", |_, _| true),
+    ));
+    tasks.spawn(namespaces::run(
+        controller("namespace-controller"),
+        writes("namespaces", namespaces::wants),
+    ));
+    let on_nodes: Wanted = |resource, _| resource.is("", "pods") || resource.is("", "nodes");
     if options.binder {
-        tasks.spawn(binder::run(
-            acting(User::named("system:kube-scheduler", &["system:authenticated"])),
-            tap(),
-        ));
+        let scheduler = User::named("system:kube-scheduler", &["system:authenticated"]);
+        tasks.spawn(binder::run(acting(scheduler), writes("binder", on_nodes)));
     }
-    let (fleet, run) = fleet::new(controller("node-controller"), tap(), options.fleet);
+    let (fleet, run) = fleet::new(controller("node-controller"), writes("fleet", on_nodes), options.fleet);
     tasks.spawn(run);
     fleet
-}
-
-/// The part of an object that behaviours look at most, read without decoding the rest.
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct Head {
-    uid: String,
-    deletion_timestamp: Option<String>,
-    finalizers: Vec<String>,
-    owner_references: Vec<Owner>,
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct Owner {
-    api_version: String,
-    kind: String,
-    name: String,
-    uid: String,
-    block_owner_deletion: bool,
-}
-
-impl Head {
-    fn of(bytes: &[u8]) -> Self {
-        #[derive(Deserialize, Default)]
-        struct Object {
-            #[serde(default)]
-            metadata: Head,
-        }
-        serde_json::from_slice::<Object>(bytes).unwrap_or_default().metadata
-    }
-
-    fn is_terminating(&self) -> bool {
-        self.deletion_timestamp.is_some()
-    }
-
-    fn has_finalizer(&self, name: &str) -> bool {
-        self.finalizers.iter().any(|finalizer| finalizer == name)
-    }
 }
 
 /// A hand of the cluster itself.

@@ -18,6 +18,11 @@ use crate::user::User;
 /// How long a deleted namespace rests before its content goes; the real controller waits as long.
 const PAUSE: Duration = Duration::from_secs(5);
 
+/// Namespaces, and whatever goes: it may be the last content of one that is being deleted.
+pub(super) fn wants(resource: &ResourceName, kind: EventKind) -> bool {
+    kind == EventKind::Deleted || resource.is("", "namespaces")
+}
+
 pub(super) async fn run(actor: Actor, mut writes: Writes) {
     let namespaces = ResourceName::new("", "namespaces");
     // Terminating namespaces, and when their content is to be deleted; `None` once that was done.

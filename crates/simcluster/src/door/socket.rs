@@ -1,10 +1,13 @@
 //! The door for everybody else: HTTPS on a socket, with a certificate of its own.
 
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
+use bytes::{Bytes, BytesMut};
 use http::{Request, Response};
-use http_body_util::{BodyExt, Limited};
+use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
@@ -19,6 +22,12 @@ use crate::fault::{ConnectionLost, Visitor, pass};
 use crate::server::{BODY_BYTES_MAX, ResponseBody, Server, error_response};
 use crate::status::ApiError;
 
+/// How much of a body that is too large is read all the same.
+const DROPPED_BYTES_MAX: usize = 32 * 1024 * 1024;
+/// Pauses after a connection that could not be accepted.
+const ACCEPT_PAUSE_MIN: Duration = Duration::from_millis(5);
+const ACCEPT_PAUSE_MAX: Duration = Duration::from_secs(1);
+
 /// Why a socket could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum ListenError {
@@ -29,7 +38,7 @@ pub enum ListenError {
         address: SocketAddr,
         /// What the system says.
         #[source]
-        source: std::io::Error,
+        source: io::Error,
     },
     /// No certificate could be made.
     #[error("cannot make a certificate for {address}")]
@@ -125,16 +134,25 @@ async fn accept(listener: TcpListener, acceptor: TlsAcceptor, server: Arc<Server
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {
-            accepted = listener.accept() => match accepted {
-                Ok((stream, _)) => drop(connections.spawn(serve(stream, acceptor.clone(), server.clone()))),
-                // The peer may be gone already, or we are out of file descriptors for a moment.
-                Err(error) => {
-                    tracing::debug!(%error, "cannot accept a connection");
-                    tokio::task::yield_now().await;
-                }
-            },
+            (stream, _) = patiently(|| listener.accept()) => {
+                drop(connections.spawn(serve(stream, acceptor.clone(), server.clone())));
+            }
             Some(_) = connections.join_next() => {}
         }
+    }
+}
+
+/// The next connection. The peer may be gone already, or the process is out of file descriptors: a pause lets others
+/// end before the next try, and grows as long as tries fail.
+async fn patiently<T, F: Future<Output = io::Result<T>>>(mut accept: impl FnMut() -> F) -> T {
+    let mut pause = ACCEPT_PAUSE_MIN;
+    loop {
+        match accept().await {
+            Ok(accepted) => return accepted,
+            Err(error) => tracing::warn!(%error, "cannot accept a connection; trying again in {pause:?}"),
+        }
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(ACCEPT_PAUSE_MAX);
     }
 }
 
@@ -169,10 +187,51 @@ async fn answer(
         Ok(user) => user,
         Err(error) => return Ok(error_response(&error)),
     };
-    // One byte more than the limit tells that it is exceeded, without reading what an attacker sends.
-    let bytes = match Limited::new(body, BODY_BYTES_MAX + 1).collect().await {
-        Ok(collected) => collected.to_bytes(),
-        Err(_) => return Ok(error_response(&ApiError::too_large(BODY_BYTES_MAX))),
+    let bytes = match whole(body).await {
+        Ok(bytes) => bytes,
+        Err(error) => return Ok(error_response(&error)),
     };
     pass(server, Request::from_parts(parts, bytes), &Visitor { user, born }).await
+}
+
+/// Reads a body. What exceeds the limit is dropped as it comes, up to a point: a client that still sends when the door
+/// closes does not get to hear why.
+async fn whole(mut body: Incoming) -> Result<Bytes, ApiError> {
+    let (mut kept, mut dropped) = (BytesMut::new(), 0);
+    while let Some(frame) = body.frame().await {
+        // The client is gone, or sends what is no HTTP.
+        let frame = frame.map_err(|error| ApiError::bad_request(error.to_string()))?;
+        let data = frame.into_data().unwrap_or_default();
+        if dropped == 0 && kept.len() + data.len() <= BODY_BYTES_MAX {
+            kept.extend_from_slice(&data);
+        } else {
+            dropped += data.len();
+        }
+        if dropped > DROPPED_BYTES_MAX {
+            break;
+        }
+    }
+    match dropped {
+        0 => Ok(kept.freeze()),
+        _ => Err(ApiError::too_large(BODY_BYTES_MAX)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_door_that_cannot_open_does_not_knock_all_the_time() {
+        let (mut tries, start) = (0, tokio::time::Instant::now());
+        let accepted = patiently(|| {
+            tries += 1;
+            std::future::ready(match start.elapsed() < Duration::from_secs(60) {
+                true => Err(io::Error::other("too many open files")),
+                false => Ok("open"),
+            })
+        });
+        assert_eq!(accepted.await, "open");
+        assert!((60..80).contains(&tries), "{tries}");
+    }
 }

@@ -3,11 +3,11 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use bytes::Bytes;
-use http::{HeaderMap, header};
+use http::{HeaderMap, Method, header};
 use serde_json::{Value, json};
 
 use super::output::Reply;
-use super::{header_text, openapi};
+use super::{Server, header_text, openapi};
 use crate::registry::{Registry, Resource, Review, Subresource};
 use crate::status::ApiError;
 
@@ -192,21 +192,48 @@ fn aggregated_entry(resource: &Resource, group: &str, version: &str) -> Value {
     entry
 }
 
-/// Paths that are no resources.
-pub(super) fn other(registry: &Registry, path: &str) -> Reply {
-    if let Some(document) = path.strip_prefix("/openapi/v3/") {
-        return openapi::by_path(registry, document).unwrap_or_else(Reply::page_not_found);
+/// Paths that are no resources. Only `/version` cares about the method.
+pub(super) fn other(registry: &Registry, method: &Method, path: &str) -> Result<Reply, ApiError> {
+    if let Some(document) = path
+        .strip_prefix("/openapi/v3/")
+        .filter(|document| !document.is_empty())
+    {
+        return Ok(openapi::by_path(registry, document).unwrap_or_else(|| Reply::bytes(404, "", Bytes::new())));
     }
-    match path.trim_end_matches('/') {
+    Ok(match path.trim_end_matches('/') {
         "/openapi/v3" => openapi::index(registry),
-        "/version" => Reply::json(
-            200,
-            &json!({
-                "major": "1", "minor": "36", "gitVersion": "v1.36.3", "gitCommit": "", "gitTreeState": "clean",
-                "buildDate": "1970-01-01T00:00:00Z", "goVersion": "none", "compiler": "rustc", "platform": "linux/amd64",
-            }),
-        ),
-        "/healthz" | "/livez" | "/readyz" => Reply::text(200, "ok"),
+        "/version" if [Method::GET, Method::HEAD].contains(method) => Reply::json(200, &version()),
+        "/version" => return Err(ApiError::method_not_allowed()),
         _ => Reply::page_not_found(),
+    })
+}
+
+/// `/healthz`, `/livez`, `/readyz`, each with all its checks or with the one that is always passed.
+pub(super) fn is_health(path: &str) -> bool {
+    let path = path.trim_end_matches('/');
+    let path = path.strip_suffix("/ping").unwrap_or(path);
+    ["/healthz", "/livez", "/readyz"].contains(&path)
+}
+
+/// Whether the server answers and the cluster's tasks do their work.
+pub(super) async fn health(server: &Server, path: &str) -> Reply {
+    let path = path.trim_matches('/');
+    if path.ends_with("/ping") {
+        return Reply::text(200, "ok");
     }
+    let problems = server.vitals.problems().await;
+    if problems.is_empty() {
+        return Reply::text(200, "ok");
+    }
+    let lines: String = problems.iter().map(|problem| format!("[-]{problem}\n")).collect();
+    Reply::text(500, format!("[+]ping ok\n{lines}{path} check failed\n"))
+}
+
+fn version() -> Value {
+    json!({
+        "major": "1", "minor": "36", "emulationMajor": "1", "emulationMinor": "36",
+        "minCompatibilityMajor": "1", "minCompatibilityMinor": "35",
+        "gitVersion": "v1.36.3", "gitCommit": "", "gitTreeState": "clean", "buildDate": "1970-01-01T00:00:00Z",
+        "goVersion": "none", "compiler": "rustc", "platform": "linux/amd64",
+    })
 }

@@ -52,6 +52,7 @@ use crate::registry::{Registry, Resource, Review, Subresource, Version};
 use crate::status::ApiError;
 use crate::store::{Key, ResourceName, Store};
 use crate::user::User;
+use crate::vitals::Vitals;
 pub(crate) use delete::{DeleteOptions, Propagation};
 pub use intent::{Intent, Verb};
 use media::{Accepted, View};
@@ -73,6 +74,7 @@ pub struct Server {
     registry: Mutex<Arc<Registry>>,
     tokens: Mutex<BTreeMap<String, token::Issued>>,
     pub(crate) network: Network,
+    pub(crate) vitals: Vitals,
     hooks: webhook::Hooks,
 }
 
@@ -96,6 +98,7 @@ impl Server {
             registry: Mutex::new(Arc::new(Registry::builtin())),
             tokens: Mutex::default(),
             network: Network::default(),
+            vitals: Vitals::default(),
             hooks: webhook::Hooks::default(),
         }
     }
@@ -154,7 +157,8 @@ impl Server {
             Route::Groups { core: false } => Ok(discovery::groups(&registry)),
             Route::Group(group) => Ok(discovery::group(&registry, &group)),
             Route::GroupVersion(group, version) => Ok(discovery::resources(&registry, &group, &version)),
-            Route::Other(path) => Ok(discovery::other(&registry, &path)),
+            Route::Other(path) if discovery::is_health(&path) => Ok(discovery::health(self, &path).await),
+            Route::Other(path) => discovery::other(&registry, &parts.method, &path),
             Route::Resource(target) => {
                 let body = Body {
                     media_type: header_text(&parts.headers, header::CONTENT_TYPE).into(),
@@ -337,7 +341,7 @@ impl Call {
         use Subresource as Sub;
         let named = self.place.name.is_some();
         match (method.as_str(), self.place.subresource, named) {
-            ("GET" | "HEAD", None, false) if self.query.flag("watch") => watch::open(self),
+            ("GET" | "HEAD", None, false) if self.query.flag("watch") => watch::open(self).await,
             ("GET" | "HEAD", None, false) => read::list(self).await,
             ("GET" | "HEAD", None | Some(Sub::Status), true) => read::get(self).await,
             ("GET" | "HEAD", Some(Sub::Scale), true) => scale::get(self),

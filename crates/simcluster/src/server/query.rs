@@ -1,6 +1,7 @@
 //! The query of a request.
 
 use std::collections::BTreeMap;
+use std::num::{IntErrorKind, ParseIntError};
 
 use percent_encoding::percent_decode_str;
 use serde_json::json;
@@ -45,7 +46,7 @@ impl Query {
             text => text
                 .parse()
                 .map(Some)
-                .map_err(|_| ApiError::bad_request(format!("strconv.ParseInt: parsing {text:?}: invalid syntax"))),
+                .map_err(|error| ApiError::bad_request(unreadable_number("ParseInt", text, &error))),
         }
     }
 
@@ -85,6 +86,15 @@ pub(crate) enum FieldValidation {
     Warn,
     /// The request fails.
     Strict,
+}
+
+/// What Go says about a text that should be a number.
+pub(crate) fn unreadable_number(function: &str, text: &str, error: &ParseIntError) -> String {
+    let why = match error.kind() {
+        IntErrorKind::PosOverflow | IntErrorKind::NegOverflow => "value out of range",
+        _ => "invalid syntax",
+    };
+    format!("strconv.{function}: parsing {text:?}: {why}")
 }
 
 fn decode(text: &str) -> String {

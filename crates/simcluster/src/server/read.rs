@@ -9,7 +9,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Value, json};
 
 use super::output::{Document, Reply};
-use super::query::Query;
+use super::query::{Query, unreadable_number};
 use super::{Call, StaleBy, syntax};
 use crate::registry::Form;
 use crate::selector::{FieldSelector, LabelSelector};
@@ -289,7 +289,10 @@ impl ContinueToken {
         let token: Value = serde_json::from_slice(&bytes)
             .map_err(|error| wrong(&syntax::problem(&bytes).unwrap_or_else(|| error.to_string())))?;
         if token["v"] != "meta.k8s.io/v1" {
-            return Err(wrong("server does not recognize this encoded version"));
+            let version = token["v"].as_str().unwrap_or_default();
+            return Err(wrong(&format!(
+                "server does not recognize this encoded version {version}"
+            )));
         }
         let start = token["start"].as_str().unwrap_or_default();
         let start = start.trim_start_matches('/').trim_end_matches('\0');
@@ -310,10 +313,9 @@ impl Call {
     pub(crate) fn revision_parameter(&self) -> Result<Option<u64>, ApiError> {
         match self.query.text("resourceVersion") {
             "" => Ok(None),
-            text => text.parse().map(Some).map_err(|_| {
-                ApiError::plain(format!(
-                    "resourceVersion: Invalid value: {text:?}: strconv.ParseUint: parsing {text:?}: invalid syntax"
-                ))
+            text => text.parse().map(Some).map_err(|error| {
+                let why = unreadable_number("ParseUint", text, &error);
+                ApiError::plain(format!("resourceVersion: Invalid value: {text:?}: {why}"))
             }),
         }
     }
@@ -328,12 +330,18 @@ impl Call {
     }
 
     /// Waits for a revision; one that does not come in time is an error.
-    async fn reach(&self, revision: u64) -> Result<(), ApiError> {
-        if revision <= self.server.store.revision() {
+    pub(crate) async fn reach(&self, revision: u64) -> Result<(), ApiError> {
+        let store = &self.server.store;
+        if revision <= store.revision() {
             return Ok(());
         }
-        tokio::time::sleep(FUTURE_REVISION_WAIT).await;
-        let current = self.server.store.revision();
+        let mut writes = store.tap();
+        let reached = async {
+            // The tap is older than this look, so no write is missed.
+            while store.revision() < revision && writes.recv().await.is_some() {}
+        };
+        let _ = tokio::time::timeout(FUTURE_REVISION_WAIT, reached).await;
+        let current = store.revision();
         if revision <= current {
             return Ok(());
         }

@@ -24,7 +24,7 @@ const BOOKMARK_PERIOD: Duration = Duration::from_secs(60);
 /// How long before its end a watch sends a last bookmark.
 const BOOKMARK_BEFORE_END: Duration = Duration::from_secs(2);
 
-pub(crate) fn open(call: &Call) -> Result<Reply, ApiError> {
+pub(crate) async fn open(call: &Call) -> Result<Reply, ApiError> {
     let selection = Selection::of(call)?;
     let start = Start::of(call)?;
     let timeout = match call.query.number("timeoutSeconds")? {
@@ -36,36 +36,19 @@ pub(crate) fn open(call: &Call) -> Result<Reply, ApiError> {
     let bookmarks = call.query.flag("allowWatchBookmarks");
     let mut pending = VecDeque::new();
     let mut columns = Columns::default();
-    let from = match start {
-        Start::After(revision) => revision,
-        Start::Everything { end_mark } => {
-            let page = call
-                .server
-                .store
-                .list(&call.resource().storage, call.place.namespace.as_deref());
-            let mut lines = BytesMut::new();
-            for (_, entry) in page.items {
-                let document = Document::Stored(entry.bytes);
-                if let Some(document) = selected(call, &selection, document) {
-                    put_line(EventKind::Added, &encode(call, document, &mut columns), &mut lines);
-                }
-            }
-            if end_mark && bookmarks {
-                lines.put(bookmark(call, page.revision, true));
-            }
-            if !lines.is_empty() {
-                pending.push_back(lines.freeze());
-            }
-            page.revision
-        }
+    let begun = match start {
+        Start::After(revision) => Ok(revision),
+        Start::Everything { end_mark, not_before } => call.reach(not_before).await.map(|()| {
+            let (lines, revision) = everything(call, &selection, &mut columns, end_mark && bookmarks);
+            pending.extend(Some(lines).filter(|lines| !lines.is_empty()));
+            revision
+        }),
     };
-    let subscription = match call.server.store.subscribe(&call.resource().storage, from) {
-        Ok(subscription) => Some(subscription),
-        Err(compacted) => {
-            pending.push_back(too_old(from, compacted));
-            None
-        }
-    };
+    let subscribed = begun.and_then(|from| {
+        let subscription = call.server.store.subscribe(&call.resource().storage, from);
+        subscription.map_err(|compacted| too_old(from, compacted))
+    });
+    let subscription = subscribed.map_err(|error| pending.push_back(told(&error))).ok();
     let state = State {
         call: call.clone(),
         selection,
@@ -83,12 +66,30 @@ pub(crate) fn open(call: &Call) -> Result<Reply, ApiError> {
     Ok(reply)
 }
 
+/// All objects that there are, as if they were new, and perhaps the mark behind them; and the revision that this shows.
+fn everything(call: &Call, selection: &Selection, columns: &mut Columns, end_mark: bool) -> (Bytes, u64) {
+    let page = call
+        .server
+        .store
+        .list(&call.resource().storage, call.place.namespace.as_deref());
+    let mut lines = BytesMut::new();
+    for (_, entry) in page.items {
+        if let Some(document) = selected(call, selection, Document::Stored(entry.bytes)) {
+            put_line(EventKind::Added, &encode(call, document, columns), &mut lines);
+        }
+    }
+    if end_mark {
+        lines.put(bookmark(call, page.revision, true));
+    }
+    (lines.freeze(), page.revision)
+}
+
 /// Where a watch begins.
 enum Start {
     /// With changes after a revision.
     After(u64),
-    /// With all objects there are, and perhaps a mark behind them.
-    Everything { end_mark: bool },
+    /// With all objects there are once a revision is reached, and perhaps a mark behind them.
+    Everything { end_mark: bool, not_before: u64 },
 }
 
 impl Start {
@@ -114,8 +115,14 @@ impl Start {
         }
         let revision = call.revision_parameter()?;
         Ok(match revision {
-            _ if query.flag("sendInitialEvents") => Start::Everything { end_mark: true },
-            None | Some(0) if !initial => Start::Everything { end_mark: false },
+            revision if query.flag("sendInitialEvents") => Start::Everything {
+                end_mark: true,
+                not_before: revision.unwrap_or(0),
+            },
+            None | Some(0) if !initial => Start::Everything {
+                end_mark: false,
+                not_before: 0,
+            },
             None => Start::After(call.server.store.revision()),
             Some(revision) => Start::After(revision),
         })
@@ -148,7 +155,7 @@ impl State {
                     Ok(events) => self.take(&events),
                     Err(compacted) => {
                         self.subscription = None;
-                        self.pending.push_back(too_old(from, compacted));
+                        self.pending.push_back(told(&too_old(from, compacted)));
                     }
                 },
                 () = sleep_until(bookmark_at), if self.next_bookmark.is_some() => {
@@ -162,7 +169,7 @@ impl State {
                         }
                         Err(compacted) => {
                             self.subscription = None;
-                            self.pending.push_back(too_old(from, compacted));
+                            self.pending.push_back(told(&too_old(from, compacted)));
                         }
                     }
                 }
@@ -263,8 +270,12 @@ fn bookmark(call: &Call, revision: u64, end_of_initial_events: bool) -> Bytes {
     line.freeze()
 }
 
-fn too_old(from: u64, compacted: Compacted) -> Bytes {
-    let error = ApiError::expired(format!("too old resource version: {from} ({})", compacted.oldest));
+fn too_old(from: u64, compacted: Compacted) -> ApiError {
+    ApiError::expired(format!("too old resource version: {from} ({})", compacted.oldest))
+}
+
+/// An error as the last line of a watch: the answer has begun, and it was a success.
+fn told(error: &ApiError) -> Bytes {
     let line = json!({"type": "ERROR", "object": error.to_status()});
     Bytes::from(format!("{line}\n"))
 }

@@ -13,6 +13,7 @@
 //! revision, and it leaves `apiVersion` and `kind` out of the bytes, so that one stored object can be served in every
 //! version of its kind by putting another prefix before it.
 
+mod head;
 mod subscription;
 mod table;
 #[cfg(test)]
@@ -20,12 +21,14 @@ mod tests;
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use serde_json::Value;
 use tokio::sync::{mpsc, watch};
 
+pub use head::{Head, Owner};
 pub use subscription::Subscription;
 use table::Table;
 
@@ -39,6 +42,11 @@ pub struct ResourceName {
 }
 
 impl ResourceName {
+    /// Whether this is the collection `plural` of `group`.
+    pub fn is(&self, group: &str, plural: &str) -> bool {
+        &*self.plural == plural && &*self.group == group
+    }
+
     /// Names the collection `plural` of `group`.
     pub fn new(group: &str, plural: &str) -> Self {
         Self {
@@ -126,6 +134,8 @@ pub struct Event {
     pub key: Arc<Key>,
     /// The object after the write, or its last state if it was deleted.
     pub object: Bytes,
+    /// What there is to know about the object at first sight.
+    pub head: Arc<Head>,
     /// The object before the write.
     pub previous: Option<Entry>,
 }
@@ -185,11 +195,33 @@ pub struct Store {
 struct Inner {
     revision: u64,
     tables: BTreeMap<ResourceName, Table>,
-    taps: Vec<mpsc::UnboundedSender<(ResourceName, Event)>>,
+    taps: Vec<Tap>,
     observer: Option<Box<Observer>>,
 }
 
 type Observer = dyn Fn(&ResourceName, &Event) + Send;
+
+/// Which writes the reader of a tap wants.
+pub(crate) type Wanted = fn(&ResourceName, EventKind) -> bool;
+
+/// Where writes go as they are made.
+struct Tap {
+    sender: mpsc::UnboundedSender<(ResourceName, Event)>,
+    wanted: Wanted,
+    /// Revision of the last write that went there.
+    last: Arc<AtomicU64>,
+}
+
+impl Tap {
+    /// Whether anybody still reads.
+    fn pass(&self, resource: &ResourceName, event: &Event) -> bool {
+        if !(self.wanted)(resource, event.kind) {
+            return !self.sender.is_closed();
+        }
+        self.last.store(event.revision, Ordering::Relaxed);
+        self.sender.send((resource.clone(), event.clone())).is_ok()
+    }
+}
 
 impl fmt::Debug for Store {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -293,6 +325,7 @@ impl Store {
             kind,
             key,
             object: entry.bytes.clone(),
+            head: Arc::new(Head::of(object)),
             previous,
         };
         inner.publish(resource, event, self.history_per_resource);
@@ -316,6 +349,7 @@ impl Store {
             kind: EventKind::Deleted,
             key,
             object: entry.bytes.clone(),
+            head: Arc::new(Head::of(&last)),
             previous,
         };
         inner.publish(resource, event, self.history_per_resource);
@@ -337,9 +371,19 @@ impl Store {
     /// The channel is unbounded: a tap is for the cluster's own behaviours and for tests that assert on the history of
     /// writes, both of which drain it.
     pub fn tap(&self) -> mpsc::UnboundedReceiver<(ResourceName, Event)> {
+        self.tap_of(|_, _| true).0
+    }
+
+    /// The same for those writes only that the reader wants; beside it, the revision of the last of them.
+    pub(crate) fn tap_of(&self, wanted: Wanted) -> (mpsc::UnboundedReceiver<(ResourceName, Event)>, Arc<AtomicU64>) {
         let (sender, receiver) = mpsc::unbounded_channel();
-        self.lock().taps.push(sender);
-        receiver
+        let last = Arc::new(AtomicU64::new(0));
+        self.lock().taps.push(Tap {
+            sender,
+            wanted,
+            last: last.clone(),
+        });
+        (receiver, last)
     }
 
     /// Lets `observer` see every write from now on, in the task that writes and before the writer goes on.
@@ -378,8 +422,7 @@ impl Inner {
         if let Some(observer) = &self.observer {
             observer(resource, &event);
         }
-        self.taps
-            .retain(|tap| tap.send((resource.clone(), event.clone())).is_ok());
+        self.taps.retain(|tap| tap.pass(resource, &event));
         let table = self.table(resource);
         table.signal.send_replace(event.revision);
         table.history.push(event, history_max);

@@ -3,6 +3,9 @@
 
 use serde_json::Value;
 
+/// How many filters may stand inside each other; each is read by a call inside the other's.
+const FILTERS_MAX: usize = 8;
+
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct JsonPath {
     steps: Vec<Step>,
@@ -37,6 +40,11 @@ enum Comparison {
 impl JsonPath {
     /// Reads a path such as `.spec.items[0].name`; `None` if it is not one.
     pub(super) fn parse(text: &str) -> Option<Self> {
+        Self::parse_within(text, FILTERS_MAX)
+    }
+
+    /// The same where so many filters may still stand inside each other.
+    fn parse_within(text: &str, filters: usize) -> Option<Self> {
         let mut steps = Vec::new();
         let mut rest = text;
         while !rest.is_empty() {
@@ -44,7 +52,7 @@ impl JsonPath {
             (step, rest) = match rest.strip_prefix('[') {
                 Some(inner) => {
                     let end = closing_bracket(inner)?;
-                    (bracket(&inner[..end])?, &inner[end + 1..])
+                    (bracket(&inner[..end], filters)?, &inner[end + 1..])
                 }
                 None => field(rest.strip_prefix('.')?)?,
             };
@@ -156,7 +164,7 @@ fn closing_bracket(text: &str) -> Option<usize> {
     None
 }
 
-fn bracket(inner: &str) -> Option<Step> {
+fn bracket(inner: &str, filters: usize) -> Option<Step> {
     let inner = inner.trim();
     if inner == "*" {
         return Some(Step::Any);
@@ -165,7 +173,7 @@ fn bracket(inner: &str) -> Option<Step> {
         return Some(Step::Field(name.replace("\\.", ".")));
     }
     if let Some(condition) = inner.strip_prefix("?(").and_then(|rest| rest.strip_suffix(')')) {
-        return filter(condition.trim());
+        return filter(condition.trim(), filters.checked_sub(1)?);
     }
     let number = |text: &str| {
         if text.is_empty() {
@@ -188,7 +196,7 @@ fn quoted(text: &str) -> Option<&str> {
     strip('\'').or_else(|| strip('"'))
 }
 
-fn filter(condition: &str) -> Option<Step> {
+fn filter(condition: &str, filters: usize) -> Option<Step> {
     let operators = [
         ("==", Comparison::Equal),
         ("!=", Comparison::NotEqual),
@@ -197,7 +205,7 @@ fn filter(condition: &str) -> Option<Step> {
         ("<", Comparison::Less),
         (">", Comparison::Greater),
     ];
-    let path = |text: &str| JsonPath::parse(text.trim().strip_prefix('@')?);
+    let path = |text: &str| JsonPath::parse_within(text.trim().strip_prefix('@')?, filters);
     let found = operators
         .iter()
         .filter_map(|(sign, comparison)| Some((condition.find(sign)?, *sign, *comparison)));
@@ -226,6 +234,14 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn filters_inside_filters_have_an_end() {
+        let nested = |levels: usize| format!(".a{}{}", "[?(@.a".repeat(levels), ")]".repeat(levels));
+        assert!(JsonPath::parse(&nested(FILTERS_MAX)).is_some());
+        assert!(JsonPath::parse(&nested(FILTERS_MAX + 1)).is_none());
+        assert!(JsonPath::parse(&nested(100_000)).is_none());
+    }
 
     #[test]
     fn paths_lead_to_the_first_match() {

@@ -1,5 +1,8 @@
 //! What the cluster does by itself.
 
+use std::sync::Arc;
+
+use grove_simcluster::{Cluster, FleetOptions, InitRunner, NodeSpec};
 use serde_json::{Value, json};
 
 use crate::support::*;
@@ -159,4 +162,28 @@ async fn a_namespace_is_furnished_and_emptied() {
         refused.message(),
         "namespaces \"default\" is forbidden: this namespace may not be deleted"
     );
+}
+
+/// A cluster that has lost one of its tasks looks as if it worked: somebody must say that it does not.
+#[tokio::test(start_paused = true)]
+async fn the_end_of_a_task_is_noticed() {
+    let runner: InitRunner = Arc::new(|_, _| panic!("as the test wants it"));
+    let options = FleetOptions {
+        init_runner: Some(runner),
+        ..FleetOptions::default()
+    };
+    let cluster = Cluster::builder().nodes([NodeSpec::new("n1")]).fleet(options).start();
+    assert_eq!(get(&cluster, "/readyz").await.text, "ok");
+    let container = |name: &str| json!([{"name": name, "image": "i"}]);
+    let spec = json!({"containers": container("c"), "initContainers": container("i")});
+    let pod = json!({"metadata": {"name": "p"}, "spec": spec});
+    assert_eq!(post(&cluster, "/api/v1/namespaces/default/pods", &pod).await.code, 201);
+    let ended = cluster.failed().await;
+    assert_eq!(ended.task, "fleet");
+    let health = get(&cluster, "/readyz").await;
+    assert_eq!(
+        (health.code, health.text.as_str()),
+        (500, "[+]ping ok\n[-]fleet failed: it has ended\nreadyz check failed\n")
+    );
+    assert_eq!(get(&cluster, "/readyz/ping").await.code, 200);
 }

@@ -170,3 +170,19 @@ async fn a_definition_must_be_named_after_what_it_defines() {
         answer.message()
     );
 }
+
+/// `kubectl create` asks for the schema as soon as the definition is established.
+#[tokio::test(start_paused = true)]
+async fn an_established_definition_has_its_schema_published() {
+    let cluster = cluster();
+    install(&cluster).await;
+    let index = get(&cluster, "/openapi/v3").await.body;
+    let url = index["paths"]["apis/demo.test/v1"]["serverRelativeURL"]
+        .as_str()
+        .unwrap();
+    let document = get(&cluster, url).await.body;
+    let schema = &document["components"]["schemas"]["test.demo.v1.Widget"];
+    assert_eq!(schema["x-kubernetes-group-version-kind"][0]["kind"], "Widget", "{url}");
+    let path = &document["paths"]["/apis/demo.test/v1/namespaces/{namespace}/widgets/{name}"];
+    assert!(path["patch"]["parameters"].is_array());
+}

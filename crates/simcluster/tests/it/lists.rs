@@ -184,3 +184,25 @@ async fn metadata_alone_and_yaml_can_be_asked_for() {
     assert_eq!(send(&cluster, accept("application/cbor", MAPS)).await.code, 406);
     assert_eq!(send(&cluster, accept("application/cbor", "/healthz")).await.text, "ok");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_revision_of_the_future_is_waited_for_and_no_longer() {
+    let cluster = settled().await;
+    let start = tokio::time::Instant::now();
+    let next = cluster.store().revision() + 1;
+    let path = format!("{MAPS}?resourceVersion={next}");
+    let write = async {
+        tokio::time::sleep(std::time::Duration::from_millis(700)).await;
+        post(&cluster, MAPS, &json!({"metadata": {"name": "late"}})).await
+    };
+    let (listed, _) = tokio::join!(get(&cluster, &path), write);
+    assert_eq!(
+        (listed.code, start.elapsed().as_millis()),
+        (200, 700),
+        "{}",
+        listed.text
+    );
+    let never = get(&cluster, &format!("{MAPS}?resourceVersion=99999999")).await;
+    assert_eq!((never.code, never.reason()), (504, "Timeout"));
+    assert_eq!(start.elapsed().as_millis(), 3700);
+}

@@ -74,3 +74,19 @@ async fn a_taken_address_is_an_error_that_names_it() {
     let again = cluster.listen(listener.address()).await.unwrap_err();
     assert_eq!(again.to_string(), format!("cannot listen on {}", listener.address()));
 }
+
+/// Whoever sends too much is told so, and not cut off while it still sends.
+#[tokio::test]
+async fn a_body_of_ten_mebibytes_gets_an_answer() {
+    let cluster = cluster();
+    let listener = open(&cluster).await;
+    let api: Api<ConfigMap> = Api::namespaced(client(&listener, "secret").await, "default");
+    let large = json!({"metadata": {"name": "m"}, "data": {"x": "y".repeat(10 * 1024 * 1024)}});
+    let refused = api
+        .create(&PostParams::default(), &serde_json::from_value(large).unwrap())
+        .await;
+    assert!(
+        matches!(&refused, Err(kube::Error::Api(status)) if status.code == 413),
+        "{refused:?}"
+    );
+}

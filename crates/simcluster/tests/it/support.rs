@@ -14,6 +14,13 @@ pub(crate) fn cluster() -> Cluster {
     Cluster::builder().seed(1).start()
 }
 
+/// A cluster that has done all that it does by itself. Virtual time passes only when nobody has anything left to do.
+pub(crate) async fn settled() -> Cluster {
+    let cluster = cluster();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    cluster
+}
+
 /// A complete answer.
 pub(crate) struct Answer {
     pub(crate) code: u16,

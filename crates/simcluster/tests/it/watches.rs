@@ -257,3 +257,24 @@ async fn a_stock_reflector_keeps_up_through_compaction() {
         task.abort();
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn initial_events_of_a_revision_of_the_future_are_waited_for() {
+    let cluster = settled().await;
+    let watch = "watch=true&timeoutSeconds=10&sendInitialEvents=true&resourceVersionMatch=NotOlderThan";
+    let next = cluster.store().revision() + 1;
+    let write = async {
+        tokio::time::sleep(Duration::from_millis(700)).await;
+        post(&cluster, MAPS, &json!({"metadata": {"name": "late"}})).await
+    };
+    let path = format!("{MAPS}?{watch}&resourceVersion={next}&fieldSelector=metadata.name%3Dlate");
+    let (seen, _) = tokio::join!(get(&cluster, &path), write);
+    assert!(seen.text.contains("\"name\":\"late\""), "{}", seen.text);
+    let never = get(&cluster, &format!("{MAPS}?{watch}&resourceVersion=99999999")).await;
+    let event: Value = serde_json::from_str(never.text.trim()).unwrap();
+    assert_eq!((never.code, &event["type"]), (200, &json!("ERROR")));
+    assert_eq!(
+        (&event["object"]["code"], &event["object"]["reason"]),
+        (&json!(504), &json!("Timeout"))
+    );
+}

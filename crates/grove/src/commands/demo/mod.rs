@@ -101,7 +101,10 @@ async fn tell(args: &Args) -> Result<()> {
     println!("    kubectl scale podcliquescalinggroup disaggregated-0-decode --replicas 3");
     println!();
     println!("Ctrl-C ends it.");
-    let told = exit::told_to_stop().await;
+    let told = tokio::select! {
+        told = exit::told_to_stop() => told,
+        ended = embedded.cluster.failed() => Err(ended.into()),
+    };
     operator.stop().await;
     told
 }

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use futures::stream::{FuturesUnordered, StreamExt};
-use serde::Deserialize;
 use serde_json::Value;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::oneshot;
@@ -241,19 +240,8 @@ impl State {
             self.pods.remove(&*event.key);
             return;
         }
-        // Most pods are on no node of ours, and looking at the node alone is much cheaper than decoding a pod.
-        #[derive(Deserialize, Default)]
-        #[serde(rename_all = "camelCase", default)]
-        struct Place {
-            node_name: String,
-        }
-        #[derive(Deserialize, Default)]
-        #[serde(default)]
-        struct Placed {
-            spec: Place,
-        }
-        let placed: Placed = serde_json::from_slice(&event.object).unwrap_or_default();
-        if self.nodes.contains_key(&placed.spec.node_name) {
+        // Most pods are on no node of ours.
+        if self.nodes.contains_key(&event.head.node) {
             self.look_at(&event.key, &decode(&event.object));
         }
     }
