@@ -2,6 +2,7 @@
 //!
 //! A step is a request, `POST configmaps/a?dryRun=All`, with
 //!   body, text   the body as an object or word for word
+//!   repeat       texts that are too long to write down, for this step to use as `${name}`: `{x: [y, 1000]}`
 //!   as           what the body is: merge, json-patch, strategic, apply, yaml, or any media type
 //!   accept       the Accept header
 //!   headers      further headers
@@ -9,13 +10,15 @@
 //!   until        the step is repeated until the answer has these values (null: has them not)
 //!   ignore       pointers into the answer that are not compared; a comment says why
 //! A path without a slash in front begins with a resource; its group, version and the case's namespace are put before it.
-//! `${ns}` is the case's own namespace. Every case is alone in it, so cases run at the same time.
+//! `${ns}` is the case's own namespace, `${ns64}` the same in base64. Every case is alone in it, so cases run at the same time.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use grove_e2e::eventually;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -92,6 +95,8 @@ pub(crate) struct Step {
     #[serde(default)]
     pub(crate) headers: BTreeMap<String, String>,
     #[serde(default)]
+    pub(crate) repeat: BTreeMap<String, (String, usize)>,
+    #[serde(default)]
     pub(crate) save: BTreeMap<String, String>,
     /// The same where the answer may be another one: then the variable is what was saved last.
     #[serde(skip)]
@@ -120,7 +125,10 @@ pub(crate) fn read(text: &str) -> Result<Vec<Case>> {
 impl Case {
     /// Runs the case in a namespace that exists.
     pub(crate) async fn run(&self, target: &Target, namespace: &str) -> Result<Transcript> {
-        let mut variables = BTreeMap::from([("ns".to_owned(), namespace.to_owned())]);
+        let mut variables = BTreeMap::from([
+            ("ns".to_owned(), namespace.to_owned()),
+            ("ns64".to_owned(), STANDARD.encode(namespace)),
+        ]);
         let mut normalizer = Normalizer::default();
         let mut transcript = Vec::new();
         let mut latest = "0".to_owned();
@@ -181,8 +189,11 @@ impl Step {
                     "code" => json!(answer.code),
                     pointer => answer.body.pointer(pointer).cloned().unwrap_or_default(),
                 };
+                let wanted = wanted
+                    .as_str()
+                    .map_or_else(|| wanted.clone(), |text| json!(fill(text, variables)));
                 ensure!(
-                    found == *wanted,
+                    found == wanted,
                     "{pointer} is {found}, not {wanted}, on {}",
                     target.name
                 );
@@ -193,11 +204,13 @@ impl Step {
     }
 
     fn filled(&self, variables: &BTreeMap<String, String>) -> Result<Sent> {
-        let fill = |text: &str| {
-            variables.iter().fold(text.to_owned(), |text, (name, value)| {
-                text.replace(&format!("${{{name}}}"), value)
-            })
-        };
+        let mut variables = variables.clone();
+        variables.extend(
+            self.repeat
+                .iter()
+                .map(|(name, (text, times))| (name.clone(), text.repeat(*times))),
+        );
+        let fill = |text: &str| fill(text, &variables);
         let (method, path) = self.request.split_once(' ').context("a step is a method and a path")?;
         let mut headers: Vec<(String, String)> = self.headers.clone().into_iter().collect();
         let body = match (&self.body, &self.text) {
@@ -227,6 +240,13 @@ impl Step {
             body: body.into_bytes(),
         })
     }
+}
+
+/// A text with the values of its variables.
+fn fill(text: &str, variables: &BTreeMap<String, String>) -> String {
+    variables.iter().fold(text.to_owned(), |text, (name, value)| {
+        text.replace(&format!("${{{name}}}"), value)
+    })
 }
 
 /// The whole path of a short one.

@@ -198,5 +198,5 @@ macro_rules! files {
 }
 
 files! {
-    apply create custom delete kinds patch pods read server update watch
+    apply bad create custom delete kinds patch pods read server tokens update watch
 }

@@ -26,6 +26,9 @@ static SCRUBBED: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
         (r"10\.\d+\.\d+\.\d+", "<ip>"),
         (r"127\.0\.0\.1:\d+", "<address>"),
         (r"\?hash=[0-9A-F]+", "?hash=<hash>"),
+        // A value of a wrong type is told in the words of each decoder: a listed difference.
+        (r"(cannot be handled as a \w+: json: ).*", "$1<wrong type>"),
+        (r"^json: .*", "json: <wrong type>"),
     ];
     let compiled = patterns.map(|(pattern, word)| (Regex::new(pattern).expect("a constant pattern"), word));
     compiled.into()

@@ -9,6 +9,7 @@ mod disruption;
 mod fleet;
 mod garbage;
 mod namespaces;
+mod tokens;
 
 use std::sync::Arc;
 
@@ -55,6 +56,10 @@ pub(crate) fn start(server: &Arc<Server>, options: Options, tasks: &mut JoinSet<
     tasks.spawn(namespaces::run(
         controller("namespace-controller"),
         writes("namespaces", namespaces::wants),
+    ));
+    tasks.spawn(tokens::run(
+        controller("tokens-controller"),
+        writes("tokens", tokens::wants),
     ));
     let on_nodes: Wanted = |resource, _| resource.is("", "pods") || resource.is("", "nodes");
     if options.binder {

@@ -299,7 +299,11 @@ pub fn validate(resource: &Resource, object: &Value) -> Vec<FieldError> {
         Some(Special::Pod) => pod::validate(object),
         Some(Special::Event) => validate_event(object, resource.name != resource.storage),
         Some(Special::Definition) => validate_definition(object),
-        Some(Special::ConfigMap | Special::Secret) => validate_data(object),
+        Some(Special::ConfigMap) => validate_data(object),
+        Some(Special::Secret) => smaller::secret(object)
+            .into_iter()
+            .chain(validate_data(object))
+            .collect(),
         Some(Special::Node) => smaller::node(object),
         Some(Special::Service) => smaller::service(object),
         Some(Special::Lease) => smaller::lease(object),

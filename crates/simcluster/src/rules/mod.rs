@@ -7,4 +7,4 @@ pub mod metadata;
 pub mod names;
 pub mod pod;
 pub mod quantity;
-mod smaller;
+pub(crate) mod smaller;

@@ -135,6 +135,25 @@ pub(super) fn role(role: &Value) -> Vec<FieldError> {
         .collect()
 }
 
+/// The type of Secrets that hold the token of a service account.
+pub(crate) const ACCOUNT_TOKEN: &str = "kubernetes.io/service-account-token";
+/// The annotation of such a Secret that names the account.
+pub(crate) const ACCOUNT_NAME: &str = "kubernetes.io/service-account.name";
+
+/// Judges a Secret: one for a token must say whose token it wants.
+pub(super) fn secret(object: &Value) -> Vec<FieldError> {
+    let account = object["metadata"]["annotations"][ACCOUNT_NAME]
+        .as_str()
+        .unwrap_or_default();
+    match object["type"] == ACCOUNT_TOKEN && account.is_empty() {
+        true => vec![FieldError::required(
+            format!("metadata.annotations[{ACCOUNT_NAME}]"),
+            "",
+        )],
+        false => Vec::new(),
+    }
+}
+
 /// A binding is for one role; another role takes another binding.
 pub(super) fn same_role(old: &Value, new: &Value) -> Vec<FieldError> {
     let role = &new["roleRef"];

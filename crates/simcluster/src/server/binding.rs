@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::Call;
 use super::output::Reply;
 use super::update::other_uid;
-use super::{decode, webhook};
+use super::{part, webhook};
 use crate::clock::seconds;
 use crate::rules::{kinds, metadata};
 use crate::status::ApiError;
@@ -13,21 +13,25 @@ use crate::store::{Expect, ResourceName};
 
 pub(crate) async fn bind(call: &Call) -> Result<Reply, ApiError> {
     let dry_run = call.query.dry_run("CreateOptions")?;
-    bind_pod(call, decode::value(&call.body, "Binding")?, dry_run).await?;
+    bind_pod(call, part::BINDING.of(call, "CreateOptions")?, dry_run).await?;
     let status = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201});
     Ok(Reply::json(201, &status))
 }
 
 /// Assigns the call's pod to the node that a Binding names.
 pub(crate) async fn bind_pod(call: &Call, binding: Value, dry_run: bool) -> Result<(), ApiError> {
-    let named = metadata::text(&binding, "name");
-    if !named.is_empty() && named != call.name() {
+    if metadata::text(&binding, "name") != call.name() {
         return Err(ApiError::bad_request(
             "name in URL does not match name in Binding object",
         ));
     }
     if binding["target"]["name"].as_str().unwrap_or_default().is_empty() {
         return Err(ApiError::plain("target.name: Required value"));
+    }
+    let kind = binding["target"]["kind"].as_str().unwrap_or_default();
+    if !["", "Node"].contains(&kind) {
+        let why = format!("target.kind: Unsupported value: {kind:?}: supported values: \"Node\", \"<empty>\"");
+        return Err(ApiError::plain(why));
     }
     let binding = &webhook::admit_part(call, binding, dry_run).await?;
     loop {

@@ -15,6 +15,8 @@ use crate::status::{ApiError, FieldError};
 
 /// How much of a body an error message repeats.
 const EXCERPT_BYTES: usize = 30;
+/// Before everything else, the API server wants to know what it has got.
+const NO_KIND: &str = "couldn't get version/kind; json parse error: ";
 
 /// An object in stored form, and what its sender should know.
 #[derive(Debug)]
@@ -30,33 +32,100 @@ pub(crate) enum Source {
     Patch,
 }
 
-/// Reads a body as JSON, YAML or protobuf.
-pub(crate) fn value(body: &Body, kind: &str) -> Result<Value, ApiError> {
-    match media_type(&body.media_type) {
-        "" | "application/json" | "*/*" => serde_json::from_slice(&body.bytes).map_err(|error| {
-            let why = syntax::problem(&body.bytes).unwrap_or_else(|| error.to_string());
-            unrecognized(kind, &format!("json parse error: {why}"), &body.bytes)
-        }),
-        "application/yaml" => {
-            let text =
-                std::str::from_utf8(&body.bytes).map_err(|_| unrecognized(kind, "yaml: invalid UTF-8", &body.bytes))?;
-            serde_saphyr::from_str(text)
-                .map_err(|error| unrecognized(kind, &format!("json parse error: {error}"), &body.bytes))
-        }
-        "application/vnd.kubernetes.protobuf" => protobuf::decode(&body.bytes)
-            .map_err(|error| ApiError::bad_request(format!("the object provided is unrecognized: {error}"))),
-        _ => {
-            let accepted = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
-            Err(ApiError::unsupported_media(accepted))
+/// Why a body could not be read.
+pub(crate) enum Unread {
+    /// It is in no form that the server reads.
+    Media(ApiError),
+    /// What is wrong with its text.
+    Text(String),
+}
+
+impl Unread {
+    pub(crate) fn into_error(self, told: impl FnOnce(String) -> ApiError) -> ApiError {
+        match self {
+            Unread::Media(error) => error,
+            Unread::Text(why) => told(why),
         }
     }
 }
 
-fn unrecognized(kind: &str, why: &str, body: &[u8]) -> ApiError {
+/// Reads a body as JSON, YAML or protobuf.
+pub(crate) fn parse(body: &Body) -> Result<Value, Unread> {
+    match media_type(&body.media_type) {
+        "" | "application/json" | "*/*" => serde_json::from_slice(&body.bytes).map_err(|error| {
+            let why = syntax::problem(&body.bytes).unwrap_or_else(|| error.to_string());
+            Unread::Text(format!("{NO_KIND}{why}"))
+        }),
+        "application/yaml" => {
+            let text = std::str::from_utf8(&body.bytes).map_err(|_| Unread::Text("yaml: invalid UTF-8".to_owned()))?;
+            serde_saphyr::from_str(text).map_err(|error| Unread::Text(format!("yaml: {error}")))
+        }
+        "application/vnd.kubernetes.protobuf" => protobuf::decode(&body.bytes).map_err(|error| {
+            Unread::Media(ApiError::bad_request(format!(
+                "the object provided is unrecognized: {error}"
+            )))
+        }),
+        _ => {
+            let accepted = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
+            Err(Unread::Media(ApiError::unsupported_media(accepted)))
+        }
+    }
+}
+
+/// Reads a body that should be of this kind. `null` is what Go takes it for: an object without fields.
+pub(crate) fn value(body: &Body, kind: &str) -> Result<Value, ApiError> {
+    match parse(body) {
+        Ok(Value::Null) => Ok(json!({})),
+        Ok(value) => Ok(value),
+        Err(unread) => Err(unread.into_error(|why| unrecognized(kind, &why, &body.bytes))),
+    }
+}
+
+pub(crate) fn unrecognized(kind: &str, why: &str, body: &[u8]) -> ApiError {
     let excerpt = excerpt(body);
     ApiError::bad_request(format!(
-        "the object provided is unrecognized (must be of type {kind}): couldn't get version/kind; {why} ({excerpt})"
+        "the object provided is unrecognized (must be of type {kind}): {why} ({excerpt})"
     ))
+}
+
+/// `apiVersion` and `kind` of a document, empty where it has none; else what is wrong with them.
+pub(crate) fn type_meta(value: &Value) -> Result<(&str, &str), String> {
+    let what = match value {
+        Value::Null => return Ok(("", "")),
+        Value::Object(fields) => {
+            let text = |name: &str| match fields.get(name) {
+                None | Some(Value::Null) => Ok(""),
+                Some(Value::String(text)) => Ok(text.as_str()),
+                Some(other) => Err(format!(
+                    "{NO_KIND}json: cannot unmarshal {} into Go struct field .{name} of type string",
+                    go_name(other)
+                )),
+            };
+            return Ok((text("apiVersion")?, text("kind")?));
+        }
+        other => go_name(other),
+    };
+    Err(format!(
+        "{NO_KIND}json: cannot unmarshal {what} into Go value of type struct {{ APIVersion string \
+         \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}"
+    ))
+}
+
+/// What Go's decoder calls a value.
+fn go_name(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "bool",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
+}
+
+/// `v1` of `apps/v1`.
+pub(crate) fn version_of(api_version: &str) -> &str {
+    api_version.rsplit('/').next().unwrap_or(api_version)
 }
 
 /// The beginning of a body: as text if it looks like JSON, else as hexadecimal digits.
@@ -180,13 +249,8 @@ fn bad_patch(call: &Call, patched: &Value, why: &str) -> ApiError {
 /// `apiVersion` and `kind` must be those of the path; built-in kinds may leave them out.
 fn check_kind(call: &Call, value: &Value) -> Result<(), ApiError> {
     let resource = call.resource();
-    let Some(fields) = value.as_object() else {
-        let what = "json parse error: json: cannot unmarshal into Go value of type struct";
-        return Err(unrecognized(&resource.kind, what, &call.body.bytes));
-    };
     let expected = call.api_version();
-    let text = |name: &str| fields.get(name).and_then(Value::as_str).unwrap_or_default();
-    let (version, kind) = (text("apiVersion"), text("kind"));
+    let (version, kind) = type_meta(value).map_err(|why| unrecognized(&resource.kind, &why, &call.body.bytes))?;
     if resource.custom {
         if kind.is_empty() {
             let (whole, excerpt) = (String::from_utf8_lossy(&call.body.bytes), excerpt(&call.body.bytes));
@@ -203,7 +267,8 @@ fn check_kind(call: &Call, value: &Value) -> Result<(), ApiError> {
     }
     if !version.is_empty() && version != expected && !resource.custom && !kind.is_empty() {
         return Err(ApiError::bad_request(format!(
-            "{kind} in version {version:?} cannot be handled as a {}: no kind {kind:?} is registered for version {version:?} in scheme \"pkg/runtime/scheme.go:111\"",
+            "{kind} in version {:?} cannot be handled as a {}: no kind {kind:?} is registered for version {version:?} in scheme \"pkg/runtime/scheme.go:111\"",
+            version_of(version),
             resource.kind
         )));
     }
@@ -261,7 +326,7 @@ fn strip_kind(mut value: Value) -> Value {
 /// Paths of fields that were sent with a value and are not there any more.
 ///
 /// Paths are put together on the way back, because nearly always there are none.
-fn unknown_fields(sent: &Value, kept: &Value) -> Vec<String> {
+pub(crate) fn unknown_fields(sent: &Value, kept: &Value) -> Vec<String> {
     let mut unknown = Vec::new();
     match (sent, kept) {
         (Value::Object(sent), Value::Object(kept)) => {

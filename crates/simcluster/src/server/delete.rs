@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::output::{Document, Reply};
 use super::read::Selection;
 use super::webhook::{self, Operation, Write};
-use super::{Call, decode};
+use super::{Call, part};
 use crate::clock::seconds;
 use crate::rules::{kinds, metadata};
 use crate::status::{ApiError, FieldError, named};
@@ -37,17 +37,16 @@ pub(crate) enum Propagation {
 impl DeleteOptions {
     /// Reads the options from the body or, if there is none, from the query.
     fn of(call: &Call) -> Result<Self, ApiError> {
+        if !call.body.bytes.is_empty() {
+            return Self::read(&part::delete_options(&call.body)?);
+        }
         let query = &call.query;
-        let body = match call.body.bytes.is_empty() {
-            true => json!({
-                "gracePeriodSeconds": query.number("gracePeriodSeconds")?,
-                "propagationPolicy": Some(query.text("propagationPolicy")).filter(|text| !text.is_empty()),
-                "orphanDependents": query.has("orphanDependents").then(|| query.flag("orphanDependents")),
-            }),
-            false => decode::value(&call.body, "DeleteOptions")?,
-        };
-        let mut options = Self::read(&body)?;
-        options.dry_run |= query.dry_run("DeleteOptions")?;
+        let mut options = Self::read(&json!({
+            "gracePeriodSeconds": query.number("gracePeriodSeconds")?,
+            "propagationPolicy": Some(query.text("propagationPolicy")).filter(|text| !text.is_empty()),
+            "orphanDependents": query.has("orphanDependents").then(|| query.flag("orphanDependents")),
+        }))?;
+        options.dry_run = query.dry_run("DeleteOptions")?;
         Ok(options)
     }
 

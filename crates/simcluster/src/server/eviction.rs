@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::delete::{DeleteOptions, delete_object};
 use super::output::Reply;
-use super::{Call, decode, webhook};
+use super::{Call, part, webhook};
 use crate::clock::seconds;
 use crate::rules::{kinds, metadata};
 use crate::selector::LabelSelector;
@@ -12,9 +12,8 @@ use crate::status::ApiError;
 use crate::store::{Expect, ResourceName};
 
 pub(crate) async fn evict(call: &Call) -> Result<Reply, ApiError> {
-    let eviction = decode::value(&call.body, "Eviction")?;
-    let named = metadata::text(&eviction, "name");
-    if !named.is_empty() && named != call.name() {
+    let eviction = part::EVICTION.of(call, "CreateOptions")?;
+    if metadata::text(&eviction, "name") != call.name() {
         return Err(ApiError::bad_request(
             "name in URL does not match name in Eviction object",
         ));

@@ -23,6 +23,7 @@ mod internal;
 mod media;
 mod openapi;
 mod output;
+mod part;
 mod patch;
 mod query;
 mod read;

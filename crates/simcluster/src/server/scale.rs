@@ -4,12 +4,12 @@ use serde_json::{Value, json};
 
 use super::output::Reply;
 use super::patch::Patch;
-use super::update::rewrite;
-use super::{Call, decode};
+use super::update::{check_place, check_uid, rewrite};
+use super::{Call, part};
 use crate::registry::custom::ScalePaths;
 use crate::registry::{Form, Subresource};
 use crate::rules::metadata;
-use crate::status::ApiError;
+use crate::status::{ApiError, FieldError};
 
 pub(crate) fn get(call: &Call) -> Result<Reply, ApiError> {
     let paths = paths(call)?;
@@ -22,13 +22,31 @@ pub(crate) fn get(call: &Call) -> Result<Reply, ApiError> {
 }
 
 pub(crate) async fn put(call: &Call) -> Result<Reply, ApiError> {
-    let sent = decode::value(&call.body, "Scale")?;
+    let validation = call.query.field_validation("UpdateOptions")?;
+    let (sent, warnings) = part::SCALE
+        .read(&call.body, validation)
+        .map_err(|error| match error.code {
+            // The real server cannot tell what is wrong with a Scale: its machinery of errors does not know the type.
+            400 => ApiError::bad_request(
+                "no kind is registered for the type v1.Scale in scheme \"pkg/runtime/scheme.go:111\"",
+            ),
+            _ => error,
+        })?;
+    call.warn(&warnings);
     write(call, call.query.dry_run("UpdateOptions")?, |_| Ok(sent.clone())).await
 }
 
 pub(crate) async fn patch(call: &Call) -> Result<Reply, ApiError> {
     let patch = Patch::read(call)?;
-    write(call, call.query.dry_run("PatchOptions")?, |scale| patch.apply(scale)).await
+    write(call, call.query.dry_run("PatchOptions")?, |scale| {
+        let patched = patch.apply(scale)?;
+        part::SCALE.check(&patched).map_err(|why| {
+            let whole = json!(patched.to_string());
+            ApiError::invalid("", "", "", &[FieldError::invalid("patch", whole, why)])
+        })?;
+        Ok(patched)
+    })
+    .await
 }
 
 async fn write(
@@ -39,6 +57,8 @@ async fn write(
     let paths = paths(call)?;
     let written = rewrite(call, dry_run, |old| {
         let scale = change(scale_of(&paths, old))?;
+        check_place(call, &scale)?;
+        check_uid(call, old, &scale)?;
         let mut new = with_replicas(&paths, old, &scale);
         let version = metadata::text(&scale, "resourceVersion");
         if !version.is_empty() {

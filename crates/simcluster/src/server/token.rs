@@ -1,7 +1,8 @@
 //! Tokens: issuing them for service accounts, and knowing their bearers.
 //!
 //! A token looks like the JWT of a real cluster, because clients read its claims, but it is not signed: the server
-//! remembers what it issued.
+//! remembers what it issued. It is good until it expires and as long as all that it is bound to exists: its service
+//! account, and the pod, node or Secret that it was asked for.
 
 use std::sync::PoisonError;
 
@@ -11,37 +12,143 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use super::output::Reply;
-use super::{Call, Server, decode, webhook};
+use super::{Call, Server, part, webhook};
 use crate::clock::seconds;
 use crate::rules::metadata;
 use crate::status::{ApiError, FieldError};
+use crate::store::{Key, ResourceName};
 use crate::user::User;
 
 const LIFETIME_SECS_DEFAULT: i64 = 3600;
 const LIFETIME_SECS_MIN: i64 = 600;
-const ISSUER: &str = "https://kubernetes.default.svc.cluster.local";
+const LIFETIME_SECS_MAX: i64 = 1 << 32;
+/// Who issues tokens, which is also the audience that this API server is part of.
+const ISSUER: &str = "https://kubernetes.default.svc";
+/// The issuer of tokens in Secrets.
+const LEGACY_ISSUER: &str = "kubernetes/serviceaccount";
+const UNKNOWN: &str = "invalid bearer token";
 
 #[derive(Clone, Debug)]
 pub(crate) struct Issued {
     user: User,
+    audiences: Vec<String>,
     /// `None` is for ever.
     expires: Option<Timestamp>,
+    /// What must exist for the token to be good.
+    bound: Vec<Bound>,
+}
+
+/// An object that a token is bound to.
+#[derive(Clone, Debug)]
+struct Bound {
+    resource: ResourceName,
+    key: Key,
+    uid: String,
+}
+
+impl Bound {
+    fn to(plural: &str, object: &Value) -> Self {
+        Self {
+            resource: ResourceName::new("", plural),
+            key: Key::new(metadata::text(object, "namespace"), metadata::text(object, "name")),
+            uid: metadata::text(object, "uid").to_owned(),
+        }
+    }
+
+    fn claim(&self) -> Value {
+        json!({"name": self.key.name, "uid": self.uid})
+    }
+}
+
+/// The bearer of a good token, and which of the audiences it was asked for it is meant for.
+#[derive(Clone, Debug)]
+pub(crate) struct Bearer {
+    pub(crate) user: User,
+    pub(crate) audiences: Vec<String>,
 }
 
 impl Server {
     /// Makes `token` a credential of `user` that does not expire.
     pub fn trust_token(&self, token: &str, user: User) {
-        self.remember(token, Issued { user, expires: None });
+        let audiences = vec![ISSUER.to_owned()];
+        let issued = Issued {
+            user,
+            audiences,
+            expires: None,
+            bound: Vec::new(),
+        };
+        self.remember(token, issued);
     }
 
     /// The user that a bearer token stands for.
     pub fn authenticate(&self, token: &str) -> Option<User> {
+        self.bearer(token, &[]).ok().map(|bearer| bearer.user)
+    }
+
+    /// Who bears a token that is meant for one of these audiences (none: this API server), or what is wrong with it.
+    pub(crate) fn bearer(&self, token: &str, audiences: &[String]) -> Result<Bearer, String> {
         let tokens = self.tokens.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = self.clock.now();
-        tokens
-            .get(token)
-            .filter(|issued| issued.expires.is_none_or(|end| now < end))
-            .map(|issued| issued.user.clone())
+        let issued = tokens.get(token).cloned().ok_or(UNKNOWN)?;
+        drop(tokens);
+        let here = [ISSUER.to_owned()];
+        let wanted = if audiences.is_empty() { &here } else { audiences };
+        let refused = |why: &str| Err(format!("[{UNKNOWN}, {why}]"));
+        if issued.expires.is_some_and(|end| end <= self.clock.now()) {
+            return refused("service account token has expired");
+        }
+        let meant: Vec<String> = wanted
+            .iter()
+            .filter(|a| issued.audiences.contains(a))
+            .cloned()
+            .collect();
+        if meant.is_empty() && issued.bound.is_empty() {
+            return Err(UNKNOWN.to_owned());
+        }
+        if meant.is_empty() {
+            let quoted = |list: &[String]| list.iter().map(|a| format!("{a:?}")).collect::<Vec<_>>().join(" ");
+            let (its, theirs) = (quoted(&issued.audiences), quoted(wanted));
+            return refused(&format!(
+                "token audiences [{its}] is invalid for the target audiences [{theirs}]"
+            ));
+        }
+        for (i, bound) in issued.bound.iter().enumerate() {
+            let found = self.store.get(&bound.resource, &bound.key).map(|entry| entry.value());
+            match found {
+                Some(found) if metadata::text(&found, "uid") == bound.uid => {}
+                // The first is the account itself.
+                None if i == 0 => return refused(&ApiError::not_found(&bound.resource, &bound.key.name).message),
+                _ => return refused("service account token has been invalidated"),
+            }
+        }
+        Ok(Bearer {
+            user: issued.user,
+            audiences: meant,
+        })
+    }
+
+    /// Issues the token of a Secret: it does not expire, and ends with the Secret or the account.
+    pub(crate) fn issue_for_secret(&self, account: &Value, secret: &Value) -> String {
+        let text = metadata::text;
+        let (namespace, name, uid) = (text(account, "namespace"), text(account, "name"), text(account, "uid"));
+        let mut user = User::service_account(namespace, name, uid, "");
+        // These tokens have no id that a user could be told by.
+        user.extra.clear();
+        let claims = json!({
+            "iss": LEGACY_ISSUER, "sub": user.name,
+            "kubernetes.io/serviceaccount/namespace": namespace,
+            "kubernetes.io/serviceaccount/secret.name": text(secret, "name"),
+            "kubernetes.io/serviceaccount/service-account.name": name,
+            "kubernetes.io/serviceaccount/service-account.uid": uid,
+        });
+        let token = encode(&claims, &self.entropy.uid());
+        let issued = Issued {
+            user,
+            audiences: vec![ISSUER.to_owned()],
+            expires: None,
+            bound: vec![Bound::to("serviceaccounts", account), Bound::to("secrets", secret)],
+        };
+        self.remember(&token, issued);
+        token
     }
 
     fn remember(&self, token: &str, issued: Issued) {
@@ -53,57 +160,152 @@ impl Server {
 }
 
 pub(crate) async fn issue(call: &Call) -> Result<Reply, ApiError> {
+    let request = part::TOKEN_REQUEST.of(call, "CreateOptions")?;
+    let named = metadata::text(&request, "name");
+    if !named.is_empty() && named != call.name() {
+        let why = "must match the service account name if specified";
+        return Err(invalid(
+            call.name(),
+            FieldError::invalid("metadata.name", json!(named), why),
+        ));
+    }
     let account = call
         .server
         .store
         .get(&call.resource().storage, &call.key())
         .ok_or_else(|| call.not_found())?
         .value();
-    let request = match call.body.bytes.is_empty() {
-        true => json!({}),
-        false => decode::value(&call.body, "TokenRequest")?,
-    };
     let request = webhook::admit_part(call, request, false).await?;
-    let lifetime = request["spec"]["expirationSeconds"]
-        .as_i64()
-        .unwrap_or(LIFETIME_SECS_DEFAULT);
-    if lifetime < LIFETIME_SECS_MIN {
-        let why = "may not specify a duration less than 10 minutes";
-        let error = FieldError::invalid("spec.expirationSeconds", json!(lifetime), why);
-        return Err(ApiError::invalid("authentication.k8s.io", "TokenRequest", "", &[error]));
-    }
-    let audiences = match request["spec"]["audiences"].as_array() {
-        Some(list) if !list.is_empty() => json!(list),
-        _ => json!([ISSUER]),
+    let lifetime = lifetime_secs(&request["spec"])?;
+    let audiences = texts(&request["spec"]["audiences"]);
+    let audiences = if audiences.is_empty() {
+        vec![ISSUER.to_owned()]
+    } else {
+        audiences
     };
-    let expires = call
-        .now
-        .saturating_add(SignedDuration::from_secs(lifetime))
-        .unwrap_or(call.now);
-    let id = call.server.entropy.uid();
+    let reference = &request["spec"]["boundObjectRef"];
+    let bound = match reference.is_object() {
+        true => bound_objects(call, &account, reference)?,
+        false => Vec::new(),
+    };
+    let expires = call.now.saturating_add(SignedDuration::from_secs(lifetime));
+    let expires = expires.unwrap_or(call.now);
+    let token = sign(call, &account, &audiences, expires, bound);
     let (namespace, name) = (metadata::text(&account, "namespace"), metadata::text(&account, "name"));
     let uid = metadata::text(&account, "uid");
-    let subject = User::service_account(namespace, name, uid, &id);
-    let claims = json!({
-        "aud": audiences, "exp": expires.as_second(), "iat": call.now.as_second(), "nbf": call.now.as_second(),
-        "iss": ISSUER, "jti": id, "sub": subject.name,
-        "kubernetes.io": {"namespace": namespace, "serviceaccount": {"name": name, "uid": uid}},
-    });
-    let token = encode(&claims, &call.server.entropy.uid());
-    call.server.remember(
-        &token,
-        Issued {
-            user: subject,
-            expires: Some(expires),
-        },
-    );
     let answer = json!({
         "kind": "TokenRequest", "apiVersion": "authentication.k8s.io/v1",
         "metadata": {"name": name, "namespace": namespace, "uid": uid, "creationTimestamp": seconds(call.now)},
-        "spec": {"audiences": audiences, "expirationSeconds": lifetime, "boundObjectRef": null},
+        "spec": {"audiences": audiences, "expirationSeconds": lifetime, "boundObjectRef": reference},
         "status": {"token": token, "expirationTimestamp": seconds(expires)},
     });
     Ok(Reply::json(201, &answer))
+}
+
+fn texts(list: &Value) -> Vec<String> {
+    let items = list.as_array().into_iter().flatten().filter_map(Value::as_str);
+    items.map(str::to_owned).collect()
+}
+
+fn invalid(name: &str, error: FieldError) -> ApiError {
+    ApiError::invalid("authentication.k8s.io", "TokenRequest", name, &[error])
+}
+
+fn lifetime_secs(spec: &Value) -> Result<i64, ApiError> {
+    let lifetime = spec["expirationSeconds"].as_i64().unwrap_or(LIFETIME_SECS_DEFAULT);
+    let why = match lifetime {
+        ..LIFETIME_SECS_MIN => "may not specify a duration less than 10 minutes",
+        LIFETIME_SECS_MIN..=LIFETIME_SECS_MAX => return Ok(lifetime),
+        _ => "may not specify a duration larger than 2^32 seconds",
+    };
+    let error = FieldError::invalid("spec.expirationSeconds", json!(lifetime), why);
+    Err(invalid("", error))
+}
+
+/// What a `boundObjectRef` names: a pod with its node, a node, or a Secret.
+fn bound_objects(call: &Call, account: &Value, reference: &Value) -> Result<Vec<Bound>, ApiError> {
+    let text = |field: &str| reference[field].as_str().unwrap_or_default();
+    let (kind, name) = (text("kind"), text("name"));
+    let (plural, namespace) = match kind {
+        "Pod" => ("pods", metadata::text(account, "namespace")),
+        "Secret" => ("secrets", metadata::text(account, "namespace")),
+        "Node" => ("nodes", ""),
+        _ => {
+            let (group, version) = text("apiVersion").split_once('/').unwrap_or(("", text("apiVersion")));
+            return Err(ApiError::bad_request(format!(
+                "cannot bind token to object of type {group}/{version}, Kind={kind}"
+            )));
+        }
+    };
+    if name.is_empty() {
+        return Err(ApiError::bad_request("Name parameter required."));
+    }
+    let stored = |plural: &str, namespace: &str, name: &str| {
+        let resource = ResourceName::new("", plural);
+        let found = call.server.store.get(&resource, &Key::new(namespace, name));
+        found
+            .map(|entry| entry.value())
+            .ok_or_else(|| ApiError::not_found(&resource, name))
+    };
+    let object = stored(plural, namespace, name)?;
+    let own_account = metadata::text(account, "name");
+    if kind == "Pod" && object["spec"]["serviceAccountName"] != own_account {
+        return Err(ApiError::bad_request(format!(
+            "cannot bind token for serviceaccount {own_account:?} to pod running with different serviceaccount name."
+        )));
+    }
+    let bound = Bound::to(plural, &object);
+    let uid = text("uid");
+    if !uid.is_empty() && uid != bound.uid {
+        let why = format!(
+            "the UID in the bound object reference ({uid}) does not match the UID in record. The object might have been deleted and then recreated"
+        );
+        return Err(ApiError::conflict(&ResourceName::new("", kind), name, why));
+    }
+    // The node of a pod is told, but only the pod must exist.
+    let node = object["spec"]["nodeName"]
+        .as_str()
+        .filter(|node| kind == "Pod" && !node.is_empty());
+    let node = node.and_then(|node| stored("nodes", "", node).ok());
+    Ok([Some(bound), node.map(|node| Bound::to("nodes", &node))]
+        .into_iter()
+        .flatten()
+        .collect())
+}
+
+/// Makes a token and remembers it.
+fn sign(call: &Call, account: &Value, audiences: &[String], expires: Timestamp, bound: Vec<Bound>) -> String {
+    let id = call.server.entropy.uid();
+    let (namespace, name) = (metadata::text(account, "namespace"), metadata::text(account, "name"));
+    let uid = metadata::text(account, "uid");
+    let mut user = User::service_account(namespace, name, uid, &id);
+    let mut own = json!({"namespace": namespace, "serviceaccount": {"name": name, "uid": uid}});
+    for object in &bound {
+        let kind = object.resource.plural.trim_end_matches('s');
+        own[kind] = object.claim();
+        if kind != "secret" {
+            for (what, value) in [("name", &object.key.name), ("uid", &object.uid)] {
+                let fact = format!("authentication.kubernetes.io/{kind}-{what}");
+                user.extra.insert(fact, vec![value.clone()]);
+            }
+        }
+    }
+    let claims = json!({
+        "aud": audiences, "exp": expires.as_second(), "iat": call.now.as_second(), "nbf": call.now.as_second(),
+        "iss": ISSUER, "jti": id, "sub": user.name, "kubernetes.io": own,
+    });
+    let token = encode(&claims, &call.server.entropy.uid());
+    let issued = Issued {
+        user,
+        audiences: audiences.to_vec(),
+        expires: Some(expires),
+        bound: [Bound::to("serviceaccounts", account)]
+            .into_iter()
+            .chain(bound.into_iter().take(1))
+            .collect(),
+    };
+    call.server.remember(&token, issued);
+    token
 }
 
 fn encode(claims: &Value, signature: &str) -> String {

@@ -62,7 +62,7 @@ async fn put_new(call: &Call, mut sent: Value, dry_run: bool) -> Result<Reply, A
 }
 
 /// An object is written where its name and namespace say that it is.
-fn check_place(call: &Call, object: &Value) -> Result<(), ApiError> {
+pub(crate) fn check_place(call: &Call, object: &Value) -> Result<(), ApiError> {
     check_namespace(call, object)?;
     let (name, place) = (metadata::text(object, "name"), call.name());
     match name {
@@ -77,7 +77,7 @@ fn check_place(call: &Call, object: &Value) -> Result<(), ApiError> {
 }
 
 /// A PUT for another object of the same name is a conflict, not a change of the uid.
-fn check_uid(call: &Call, old: &Value, sent: &Value) -> Result<(), ApiError> {
+pub(crate) fn check_uid(call: &Call, old: &Value, sent: &Value) -> Result<(), ApiError> {
     let (sent, stored) = (metadata::text(sent, "uid"), metadata::text(old, "uid"));
     if sent.is_empty() || sent == stored {
         return Ok(());
@@ -111,7 +111,15 @@ pub(crate) async fn patch(call: &Call) -> Result<Reply, ApiError> {
         let error = FieldError::forbidden("force", "may not be specified for non-apply patch");
         return Err(ApiError::invalid("meta.k8s.io", "PatchOptions", "", &[error]));
     }
-    let patch = Patch::read(call)?;
+    let patch = Patch::read(call).map_err(|error| {
+        // Nobody looks into a patch for something that is not there.
+        let is_there = call.server.store.get(&call.resource().storage, &call.key()).is_some();
+        if is_there || error.code == 415 {
+            error
+        } else {
+            call.not_found()
+        }
+    })?;
     let mut warnings = Vec::new();
     let written = rewrite(call, dry_run, |old| {
         let patched = patch.apply(served_form(call, old))?;

@@ -418,3 +418,75 @@ async fn a_field_that_stands_twice_is_told() {
     assert_eq!((made.code, &made.body["data"]["a"]), (201, &json!("2")));
     assert_eq!(made.warnings(), ["299 - \"duplicate field \\\"data.a\\\"\""]);
 }
+
+/// Deep enough to be refused, in words that tell why.
+#[tokio::test(start_paused = true)]
+async fn what_is_too_deep_is_told() {
+    let cluster = cluster();
+    for levels in [128, 10_001] {
+        let deep = nested(levels, "{\"a\":", "}");
+        let refused = raw(&cluster, "POST", MAPS, "application/json", deep.as_bytes()).await;
+        assert!(
+            refused.message().contains("invalid character '{' exceeded max depth"),
+            "{levels}: {}",
+            refused.message()
+        );
+    }
+}
+
+/// A field of a wrong type is an error, and never left out: the rest would be acted on.
+#[tokio::test(start_paused = true)]
+async fn parts_of_wrong_types_are_refused() {
+    let cluster = cluster();
+    let pods = "/api/v1/namespaces/default/pods";
+    let pod = json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+    post(&cluster, pods, &pod).await;
+    post(&cluster, MAPS, &json!({"metadata": {"name": "m"}})).await;
+    let token = "/api/v1/namespaces/default/serviceaccounts/default/token";
+    let review = "/apis/authentication.k8s.io/v1/tokenreviews";
+    for (method, path, body) in [
+        ("DELETE", format!("{MAPS}/m"), json!({"gracePeriodSeconds": "x"})),
+        ("DELETE", format!("{MAPS}/m"), json!({"preconditions": {"uid": 5}})),
+        ("DELETE", format!("{MAPS}/m"), json!({"dryRun": "All"})),
+        ("DELETE", MAPS.to_owned(), json!({"propagationPolicy": 1})),
+        ("DELETE", format!("{MAPS}/m"), json!([])),
+        (
+            "POST",
+            format!("{pods}/p/binding"),
+            json!({"metadata": {"name": "p"}, "target": {"name": 5}}),
+        ),
+        (
+            "POST",
+            format!("{pods}/p/binding"),
+            json!({"metadata": {"name": "p"}, "target": "n"}),
+        ),
+        (
+            "POST",
+            format!("{pods}/p/eviction"),
+            json!({"metadata": {"name": "p"}, "deleteOptions": "x"}),
+        ),
+        (
+            "POST",
+            format!("{pods}/p/eviction"),
+            json!({"metadata": {"name": "p"}, "deleteOptions": {"gracePeriodSeconds": "x"}}),
+        ),
+        ("POST", token.to_owned(), json!({"spec": {"expirationSeconds": "600"}})),
+        ("POST", token.to_owned(), json!({"spec": {"audiences": "a"}})),
+        ("POST", review.to_owned(), json!({"spec": {"token": 5}})),
+    ] {
+        let answer = raw(&cluster, method, &path, "application/json", body.to_string().as_bytes()).await;
+        assert_eq!(
+            (answer.code, answer.reason()),
+            (400, "BadRequest"),
+            "{path} {body}: {}",
+            answer.text
+        );
+    }
+    assert_eq!(
+        get(&cluster, &format!("{MAPS}/m")).await.code,
+        200,
+        "nothing was deleted"
+    );
+    let pod = get(&cluster, &format!("{pods}/p")).await.body;
+    assert!(pod["spec"].get("nodeName").is_none() && pod["metadata"].get("deletionTimestamp").is_none());
+}

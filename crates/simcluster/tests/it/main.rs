@@ -20,5 +20,6 @@ mod schemas;
 mod socket;
 mod support;
 mod tables;
+mod tokens;
 mod watches;
 mod webhooks;

@@ -323,7 +323,7 @@ async fn who_am_i_and_tokens() {
     let request = || {
         http::Request::post("/apis/authentication.k8s.io/v1/selfsubjectreviews")
             .header("authorization", format!("Bearer {token}"))
-            .body(Vec::new())
+            .body(b"{}".to_vec())
             .unwrap()
     };
     let who = send(&cluster, request()).await;

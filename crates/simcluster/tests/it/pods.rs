@@ -109,7 +109,8 @@ async fn a_binding_is_made_once() {
         (answer.code, answer.message()),
         (400, "name in URL does not match name in Binding object")
     );
-    let answer = post(&cluster, &format!("{PODS}/b1/binding"), &json!({})).await;
+    let aimless = json!({"metadata": {"name": "b1"}});
+    let answer = post(&cluster, &format!("{PODS}/b1/binding"), &aimless).await;
     assert_eq!((answer.code, answer.message()), (500, "target.name: Required value"));
     let bound = bind(&cluster, "b1", "n1").await;
     assert_eq!((bound.code, &bound.body["status"]), (201, &json!("Success")));

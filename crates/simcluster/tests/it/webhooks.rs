@@ -385,7 +385,7 @@ async fn subresources_are_asked_for_by_name() {
     let pod = json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
     assert_eq!(post(&cluster, pods, &pod).await.code, 201);
     assert!(server.take().is_empty(), "the pod itself is not asked for");
-    let binding = json!({"target": {"kind": "Node", "name": "n"}});
+    let binding = json!({"metadata": {"name": "p"}, "target": {"kind": "Node", "name": "n"}});
     let refused = post(&cluster, &format!("{pods}/p/binding"), &binding).await;
     assert_eq!(
         refused.message(),
@@ -401,7 +401,7 @@ async fn subresources_are_asked_for_by_name() {
     post(
         &cluster,
         &format!("{pods}/p/eviction"),
-        &json!({"apiVersion": "policy/v1", "kind": "Eviction"}),
+        &json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "p"}}),
     )
     .await;
     let seen: Vec<Value> = server
