@@ -1,9 +1,12 @@
 //! The file of `--nodes`: a short description of racks, or Node objects as `kubectl get nodes -o yaml` prints them.
 //!
-//! Of a Node object its name, its labels and its allocatable resources count. Pure: text in, nodes out.
+//! Of a Node object count its name, labels, annotations, taints, whether it is cordoned, its capacity and what of it is
+//! allocatable; the rest is what a cluster says about nodes. Pure: text in, nodes out.
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, Result, bail, ensure};
-use grove_simcluster::NodeSpec;
+use grove_simcluster::{NodeSpec, Taint};
 use serde_json::Value;
 
 use crate::racks::{NODES_MAX, Racks};
@@ -17,6 +20,7 @@ pub(crate) fn parse(text: &str) -> Result<Vec<NodeSpec>> {
         return described(text);
     }
     let mut nodes = Vec::new();
+    let mut names = BTreeSet::new();
     for (i, document) in documents.iter().enumerate() {
         let items = match (document["kind"].as_str(), document["items"].as_array()) {
             (Some("List" | "NodeList"), Some(items)) => items.as_slice(),
@@ -27,7 +31,14 @@ pub(crate) fn parse(text: &str) -> Result<Vec<NodeSpec>> {
                 1 => format!("document {}", i + 1),
                 _ => format!("document {}, items[{j}]", i + 1),
             };
-            nodes.push(node(item).with_context(place)?);
+            let node = node(item).with_context(place)?;
+            ensure!(
+                names.insert(node.name.clone()),
+                "{}: metadata.name: there is another node called {}",
+                place(),
+                node.name
+            );
+            nodes.push(node);
         }
     }
     ensure!(
@@ -60,29 +71,81 @@ fn node(object: &Value) -> Result<NodeSpec> {
         Some("Node") | None => {}
         Some(other) => bail!("kind: must be Node, not {other}"),
     }
-    let name = object["metadata"]["name"].as_str().filter(|name| !name.is_empty());
+    let (metadata, spec, status) = (&object["metadata"], &object["spec"], &object["status"]);
+    let name = metadata["name"].as_str().filter(|name| !name.is_empty());
     let mut node = NodeSpec::new(name.context("metadata.name: is missing")?);
-    for (key, value) in object["metadata"]["labels"].as_object().into_iter().flatten() {
-        let value = value
-            .as_str()
-            .with_context(|| format!("metadata.labels[{key}]: must be text; quote it"))?;
-        node = node.label(key, value);
-    }
-    let status = &object["status"];
-    let field = if status["allocatable"].is_object() {
-        "allocatable"
-    } else {
-        "capacity"
+    node.labels = texts(metadata, "metadata", "labels")?;
+    node.annotations = texts(metadata, "metadata", "annotations")?;
+    let (capacity, allocatable) = (amounts(status, "capacity")?, amounts(status, "allocatable")?);
+    // Whoever writes such a file by hand gives one of the two.
+    let whole = if capacity.is_empty() { &allocatable } else { &capacity };
+    node.capacity.extend(whole.clone());
+    node.allocatable = allocatable;
+    node.unschedulable = match &spec["unschedulable"] {
+        Value::Null => false,
+        Value::Bool(cordoned) => *cordoned,
+        other => bail!("spec.unschedulable: must be true or false, not {other}"),
     };
-    for (resource, amount) in status[field].as_object().into_iter().flatten() {
-        let amount = match amount {
-            Value::String(text) => text.clone(),
-            Value::Number(number) => number.to_string(),
-            _ => bail!("status.{field}[{resource}]: must be a quantity such as 8 or \"512Gi\""),
-        };
-        node = node.capacity(resource, &amount);
+    node.taints = taints(&spec["taints"])?;
+    match node.problems().first() {
+        Some(problem) => bail!("{problem}"),
+        None => Ok(node),
     }
-    Ok(node)
+}
+
+/// A map of texts.
+fn texts(parent: &Value, path: &str, field: &str) -> Result<BTreeMap<String, String>> {
+    let text = |(key, value): (&String, &Value)| match value.as_str() {
+        Some(text) => Ok((key.clone(), text.to_owned())),
+        None => bail!("{path}.{field}[{key}]: must be text; quote it"),
+    };
+    map(parent, path, field)?.into_iter().flatten().map(text).collect()
+}
+
+/// A map of quantities; a number is one too.
+fn amounts(status: &Value, field: &str) -> Result<BTreeMap<String, String>> {
+    let amount = |(resource, value): (&String, &Value)| match value {
+        Value::String(text) => Ok((resource.clone(), text.clone())),
+        Value::Number(number) => Ok((resource.clone(), number.to_string())),
+        _ => bail!("status.{field}[{resource}]: must be a quantity such as 8 or \"512Gi\""),
+    };
+    map(status, "status", field)?
+        .into_iter()
+        .flatten()
+        .map(amount)
+        .collect()
+}
+
+fn map<'a>(parent: &'a Value, path: &str, field: &str) -> Result<Option<&'a serde_json::Map<String, Value>>> {
+    match &parent[field] {
+        Value::Null => Ok(None),
+        Value::Object(fields) => Ok(Some(fields)),
+        _ => bail!("{path}.{field}: must be a map"),
+    }
+}
+
+fn taints(list: &Value) -> Result<Vec<Taint>> {
+    let items = match list {
+        Value::Null => [].as_slice(),
+        Value::Array(items) => items,
+        _ => bail!("spec.taints: must be a list"),
+    };
+    let taint = |(i, item): (usize, &Value)| {
+        let text = |field: &str| match &item[field] {
+            Value::Null => Ok(String::new()),
+            Value::String(text) => Ok(text.clone()),
+            _ => bail!("spec.taints[{i}].{field}: must be text; quote it"),
+        };
+        Ok(Taint {
+            key: text("key")?,
+            value: text("value")?,
+            effect: text("effect")?,
+        })
+    };
+    // The cluster puts these on and takes them off by itself.
+    let own = |taint: &Taint| taint.key.starts_with("node.kubernetes.io/");
+    let taints: Result<Vec<Taint>> = items.iter().enumerate().map(taint).collect();
+    Ok(taints?.into_iter().filter(|taint| !own(taint)).collect())
 }
 
 #[cfg(test)]
@@ -103,13 +166,69 @@ mod tests {
             format!("---\n{node}\n---\n"),
         ] {
             let nodes = parse(&text).unwrap();
-            let wanted = NodeSpec::new("a")
-                .label("rack", "r1")
-                .capacity("cpu", "96")
-                .capacity("nvidia.com/gpu", "8");
+            let mut wanted = NodeSpec::new("a").label("rack", "r1").capacity("cpu", "128");
+            wanted.allocatable = [("cpu", "96"), ("nvidia.com/gpu", "8")]
+                .map(|(name, amount)| (name.to_owned(), amount.to_owned()))
+                .into();
             assert_eq!(nodes, [wanted], "{text}");
         }
         assert_eq!(parse("{zones: 1, blocks: 1, racks: 2, hosts: 3}").unwrap().len(), 6);
+    }
+
+    #[test]
+    fn what_an_admin_did_to_a_node_is_kept() {
+        let text = "{kind: Node, metadata: {name: a, annotations: {why: repair}}, spec: {unschedulable: true, taints: [\
+                     {key: gpu, value: only, effect: NoSchedule}, {key: node.kubernetes.io/unreachable, effect: NoExecute}]}}";
+        let nodes = parse(text).unwrap();
+        let [node] = nodes.as_slice() else { panic!("{nodes:?}") };
+        assert_eq!((node.unschedulable, node.annotations["why"].as_str()), (true, "repair"));
+        let [taint] = node.taints.as_slice() else {
+            panic!("{:?}", node.taints)
+        };
+        assert_eq!((taint.key.as_str(), taint.value.as_str()), ("gpu", "only"));
+    }
+
+    #[test]
+    fn a_field_that_the_cluster_would_refuse_is_named() {
+        for (fields, wanted) in [
+            (
+                "metadata: {name: Not_a_name}",
+                "document 1: metadata.name: Invalid value: \"Not_a_name\"",
+            ),
+            ("metadata: {name: a, labels: {'-': x}}", "document 1: metadata.labels"),
+            (
+                "metadata: {name: a, labels: [x]}",
+                "document 1: metadata.labels: must be a map",
+            ),
+            (
+                "metadata: {name: a}, spec: {unschedulable: 'yes'}",
+                "document 1: spec.unschedulable: must be true or false",
+            ),
+            (
+                "metadata: {name: a}, spec: {taints: [{key: k, effect: Never}]}",
+                "document 1: metadata.taints[0].effect",
+            ),
+            (
+                "metadata: {name: a}, spec: {taints: [{key: k, value: 1, effect: NoSchedule}]}",
+                "document 1: spec.taints[0].value",
+            ),
+            (
+                "metadata: {name: a}, status: {allocatable: {cpu: lots}}",
+                "document 1: status.allocatable[cpu]: Invalid value: \"lots\"",
+            ),
+            (
+                "metadata: {name: a}, status: {capacity: {cpu: [1]}}",
+                "document 1: status.capacity[cpu]: must be a quantity",
+            ),
+        ] {
+            let words = error(&format!("{{kind: Node, {fields}}}"));
+            assert!(words.starts_with(wanted), "{words}");
+        }
+        let twice = "kind: List\nitems:\n- {metadata: {name: a}}\n- {metadata: {name: a}}\n";
+        assert_eq!(
+            error(twice),
+            "document 1, items[1]: metadata.name: there is another node called a"
+        );
     }
 
     #[test]

@@ -36,7 +36,7 @@ pub mod table;
 pub mod user;
 mod vitals;
 
-pub use behaviour::{Fleet, FleetOptions, InitRunner, NodeSpec};
+pub use behaviour::{Fleet, FleetOptions, InitRunner, NodeSpec, Taint};
 pub use cluster::{Builder, Cluster};
 pub use network::{Network, PipeListener};
 pub use user::User;

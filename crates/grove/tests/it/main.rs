@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should say where it stopped")]
 
 mod cli;
+mod cluster;
 mod embedded;
 mod operator;
 mod plan;

@@ -22,7 +22,7 @@ use crate::cli::file;
 use crate::embedded::{ApiServer, refusal};
 
 /// No condition of these tests takes longer, even on a loaded machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 /// What the operator promises for its end.
 const STOP_MAX: Duration = Duration::from_secs(5);
 
@@ -148,7 +148,7 @@ fn text(bytes: Vec<u8>) -> String {
 }
 
 /// Sends SIGTERM; returns the exit code and how long the end took.
-async fn terminate(mut child: Child) -> (Option<i32>, Duration) {
+pub(crate) async fn terminate(mut child: Child) -> (Option<i32>, Duration) {
     let start = Instant::now();
     let pid = child.id().unwrap().to_string();
     assert!(

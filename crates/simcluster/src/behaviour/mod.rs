@@ -18,7 +18,7 @@ use tokio::task::JoinSet;
 
 use crate::server::{DeleteOptions, Server};
 use crate::status::ApiError;
-pub use fleet::{Fleet, FleetOptions, InitRunner, NodeSpec};
+pub use fleet::{Fleet, FleetOptions, InitRunner, NodeSpec, Taint};
 
 use crate::store::{Expect, Key, ResourceName, Wanted};
 use crate::user::User;

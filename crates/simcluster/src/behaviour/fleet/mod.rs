@@ -19,8 +19,8 @@ use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 use super::{Actor, Writes};
 use crate::store::Key;
-pub use node::NodeSpec;
 pub(in crate::behaviour) use node::tolerates;
+pub use node::{NodeSpec, Taint};
 
 /// Runs an init container for real: gets the pod and the container, and gives the exit code when it is done. The
 /// future is dropped when the pod is deleted or its node goes down. `None` leaves the container to the fleet, for which

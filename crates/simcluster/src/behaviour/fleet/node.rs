@@ -1,12 +1,18 @@
 //! Fake nodes: what they look like, and how they are seen to fail.
 
 use std::collections::BTreeMap;
+use std::sync::{Arc, LazyLock};
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::clock::seconds;
-use crate::rules::kinds::{condition, set_condition};
+use crate::registry::{Registry, Resource};
+use crate::rules::kinds::{self, condition, set_condition};
+use crate::rules::metadata;
+use crate::rules::quantity::Quantity;
+use crate::status::FieldError;
+use crate::store::ResourceName;
 
 /// Taint of a node that does not answer.
 const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
@@ -20,23 +26,44 @@ pub struct NodeSpec {
     pub name: String,
     /// Labels besides those that every node has.
     pub labels: BTreeMap<String, String>,
-    /// Capacity, all of it allocatable: `cpu`, `memory`, `pods`, `nvidia.com/gpu`, …
+    /// Annotations.
+    pub annotations: BTreeMap<String, String>,
+    /// Capacity: `cpu`, `memory`, `pods`, `nvidia.com/gpu`, …
     pub capacity: BTreeMap<String, String>,
+    /// How much of a resource pods may take, where that is not all of it.
+    pub allocatable: BTreeMap<String, String>,
+    /// Taints that somebody put on it.
+    pub taints: Vec<Taint>,
+    /// Whether it is cordoned.
+    pub unschedulable: bool,
+}
+
+/// What keeps pods off a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Taint {
+    /// Key.
+    pub key: String,
+    /// Value, or empty.
+    pub value: String,
+    /// `NoSchedule`, `PreferNoSchedule` or `NoExecute`.
+    pub effect: String,
 }
 
 impl NodeSpec {
     /// A node with 64 CPUs, 512 GiB of memory and room for 110 pods.
     pub fn new(name: &str) -> Self {
-        let capacity = [("cpu", "64"), ("memory", "512Gi"), ("pods", "110")];
-        let capacity = capacity
-            .into_iter()
-            .map(|(name, amount)| (name.to_owned(), amount.to_owned()))
-            .collect();
-        Self {
+        let node = Self {
             name: name.to_owned(),
             labels: BTreeMap::new(),
-            capacity,
-        }
+            annotations: BTreeMap::new(),
+            capacity: BTreeMap::new(),
+            allocatable: BTreeMap::new(),
+            taints: Vec::new(),
+            unschedulable: false,
+        };
+        node.capacity("cpu", "64")
+            .capacity("memory", "512Gi")
+            .capacity("pods", "110")
     }
 
     /// The same node with a label.
@@ -51,6 +78,28 @@ impl NodeSpec {
         self
     }
 
+    /// What the API server would say against this node, one text for each field.
+    pub fn problems(&self) -> Vec<String> {
+        static NODES: LazyLock<Option<Arc<Resource>>> =
+            LazyLock::new(|| Registry::builtin().get(&ResourceName::new("", "nodes")).cloned());
+        let Some(nodes) = NODES.as_deref() else {
+            return Vec::new();
+        };
+        let object = self.object(Timestamp::UNIX_EPOCH);
+        let mut errors = metadata::validate(nodes, &object);
+        errors.extend(kinds::validate(nodes, &object));
+        let amounts = [("allocatable", &self.allocatable), ("capacity", &self.capacity)];
+        let amounts = amounts.into_iter().flat_map(|(field, amounts)| {
+            let wrong = amounts.iter().filter(|(_, amount)| Quantity::parse(amount).is_none());
+            wrong.map(move |(resource, amount)| {
+                let field = format!("status.{field}[{resource}]");
+                FieldError::invalid(field, amount, "must be a quantity such as \"8\", \"500m\" or \"512Gi\"")
+            })
+        });
+        errors.extend(amounts);
+        errors.iter().map(ToString::to_string).collect()
+    }
+
     /// The object, ready to run pods.
     pub(super) fn object(&self, now: Timestamp) -> Value {
         let mut labels = json!({
@@ -59,11 +108,13 @@ impl NodeSpec {
         for (key, value) in &self.labels {
             labels[key] = json!(value);
         }
+        let mut allocatable = self.capacity.clone();
+        allocatable.extend(self.allocatable.clone());
         let mut node = json!({
             "metadata": {"name": self.name, "labels": labels},
             "spec": {},
             "status": {
-                "capacity": self.capacity, "allocatable": self.capacity,
+                "capacity": self.capacity, "allocatable": allocatable,
                 "addresses": [{"type": "Hostname", "address": self.name}],
                 "nodeInfo": {
                     "architecture": "amd64", "bootID": "", "containerRuntimeVersion": "fake://1", "kernelVersion": "6",
@@ -72,6 +123,15 @@ impl NodeSpec {
                 },
             },
         });
+        if !self.annotations.is_empty() {
+            node["metadata"]["annotations"] = json!(self.annotations);
+        }
+        if !self.taints.is_empty() {
+            node["spec"]["taints"] = self.taints.iter().map(Taint::object).collect();
+        }
+        if self.unschedulable {
+            node["spec"]["unschedulable"] = json!(true);
+        }
         for (pressure, reason) in [
             ("MemoryPressure", "KubeletHasSufficientMemory"),
             ("DiskPressure", "KubeletHasNoDiskPressure"),
@@ -81,6 +141,16 @@ impl NodeSpec {
         }
         set_ready(&mut node, now);
         node
+    }
+}
+
+impl Taint {
+    fn object(&self) -> Value {
+        let mut taint = json!({"key": self.key, "effect": self.effect});
+        if !self.value.is_empty() {
+            taint["value"] = json!(self.value);
+        }
+        taint
     }
 }
 
@@ -186,6 +256,46 @@ mod tests {
         assert_eq!(node["spec"]["taints"].as_array().unwrap().len(), 2);
         set_ready(&mut node, now);
         assert_eq!(node, before);
+    }
+
+    #[test]
+    fn a_node_is_what_it_was_described_as_or_told_what_is_wrong() {
+        let mut spec = NodeSpec::new("n").capacity("nvidia.com/gpu", "8");
+        spec.annotations.insert("a".into(), "b".into());
+        spec.allocatable.insert("cpu".into(), "60".into());
+        spec.taints.push(Taint {
+            key: "gpu".into(),
+            value: "only".into(),
+            effect: "NoSchedule".into(),
+        });
+        spec.unschedulable = true;
+        assert_eq!(spec.problems(), [""; 0]);
+        let node = spec.object(Timestamp::UNIX_EPOCH);
+        assert_eq!(
+            (
+                &node["status"]["allocatable"]["cpu"],
+                &node["status"]["capacity"]["cpu"]
+            ),
+            (&json!("60"), &json!("64"))
+        );
+        assert_eq!(node["status"]["allocatable"]["nvidia.com/gpu"], "8");
+        assert_eq!(
+            node["spec"],
+            json!({"taints": [{"key": "gpu", "value": "only", "effect": "NoSchedule"}], "unschedulable": true})
+        );
+        spec.name = "Not_a_name".into();
+        spec.labels.insert("-".into(), "x".into());
+        spec.taints[0].effect = "Never".into();
+        spec.allocatable.insert("cpu".into(), "many".into());
+        let problems = spec.problems().join("\n");
+        for field in [
+            "metadata.name",
+            "metadata.labels",
+            "taints[0].effect",
+            "status.allocatable[cpu]",
+        ] {
+            assert!(problems.contains(field), "{field}: {problems}");
+        }
     }
 
     #[test]
