@@ -32,6 +32,8 @@ const CONCURRENCY: usize = 8;
 const LIMIT: Duration = Duration::from_secs(30);
 /// Random sequences in every run.
 const SEQUENCES: u64 = 500;
+/// Random sequences on pods and through subresources in every run.
+const SUBRESOURCE_SEQUENCES: u64 = 200;
 /// A sequence spends most of its time waiting for the end of its watches.
 const SEQUENCES_AT_ONCE: usize = 32;
 /// Reports of more sequences than this say the same again.
@@ -151,9 +153,9 @@ fn run(file: &str, text: &str) -> Result<()> {
 }
 
 /// `SEEDS=1000..2000` runs these instead of the usual ones.
-fn seeds() -> Result<Vec<u64>> {
+fn seeds(usual: impl Iterator<Item = u64>) -> Result<Vec<u64>> {
     let Ok(range) = std::env::var("SEEDS") else {
-        return Ok(random::FOUND.iter().copied().chain(0..SEQUENCES).collect());
+        return Ok(usual.collect());
     };
     let (first, end) = range.split_once("..").unwrap_or((&range, ""));
     let first: u64 = first.parse().context("SEEDS is a number or a range, as in 5..9")?;
@@ -163,7 +165,20 @@ fn seeds() -> Result<Vec<u64>> {
 
 #[test]
 fn random_sequences() -> Result<()> {
-    let cases: Vec<Case> = seeds()?.into_iter().map(random::case).collect();
+    let seeds = seeds(random::FOUND.iter().copied().chain(0..SEQUENCES))?;
+    sequences("random_sequences", seeds.into_iter().map(random::case).collect())
+}
+
+#[test]
+fn random_subresources() -> Result<()> {
+    let seeds = seeds(0..SUBRESOURCE_SEQUENCES)?;
+    sequences(
+        "random_subresources",
+        seeds.into_iter().map(random::subresources).collect(),
+    )
+}
+
+fn sequences(test: &str, cases: Vec<Case>) -> Result<()> {
     RUNTIME.block_on(async {
         targets().await?;
         let different = judge_all(&cases, SEQUENCES_AT_ONCE).await;
@@ -172,8 +187,7 @@ fn random_sequences() -> Result<()> {
         }
         ensure!(
             different.is_empty(),
-            "{} of {} sequences differ; SEEDS=<seed> cargo test -p grove-e2e --test conformance random_sequences \
-             replays one\n\n{}",
+            "{} of {} sequences differ; SEEDS=<seed> cargo test -p grove-e2e --test conformance {test} replays one\n\n{}",
             different.len(),
             cases.len(),
             different

@@ -41,11 +41,55 @@ impl Dice {
 }
 
 /// What a sequence works on.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     ConfigMap,
     Service,
     Widget,
+    Pod,
+}
+
+/// What sequences of a family work on. A family keeps its seeds: a new kind comes in a new family.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Family {
+    /// Plain objects and custom ones.
+    Objects,
+    /// Pods with their status and binding, custom objects with their status and scale.
+    Subresources,
+}
+
+impl Family {
+    fn kinds(self) -> &'static [Kind] {
+        match self {
+            Family::Objects => &[Kind::ConfigMap, Kind::Service, Kind::Widget],
+            Family::Subresources => &[Kind::Pod, Kind::Widget],
+        }
+    }
+
+    fn pick(self, dice: &mut Dice) -> Kind {
+        match (self, dice.below(4)) {
+            (Family::Objects, 0) => Kind::Service,
+            (Family::Objects, 1 | 2) => Kind::Widget,
+            (Family::Objects, _) => Kind::ConfigMap,
+            (Family::Subresources, 0..3) => Kind::Pod,
+            (Family::Subresources, _) => Kind::Widget,
+        }
+    }
+
+    /// Listed differences: who owns what was written through `scale`, and the Go structs in errors about pods.
+    fn ignored(self) -> Vec<String> {
+        let pointers: &[&str] = match self {
+            Family::Objects => &[],
+            Family::Subresources => &[
+                "/metadata/managedFields",
+                "/items/*/metadata/managedFields",
+                "/*/object/metadata/managedFields",
+                "/message",
+                "/details/causes",
+            ],
+        };
+        pointers.iter().map(|pointer| (*pointer).to_owned()).collect()
+    }
 }
 
 impl Kind {
@@ -54,6 +98,7 @@ impl Kind {
             Kind::ConfigMap => "configmaps",
             Kind::Service => "services",
             Kind::Widget => "widgets",
+            Kind::Pod => "pods",
         }
     }
 
@@ -62,11 +107,13 @@ impl Kind {
             Kind::ConfigMap => ("v1", "ConfigMap"),
             Kind::Service => ("v1", "Service"),
             Kind::Widget => ("conformance.test/v1", "Widget"),
+            Kind::Pod => ("v1", "Pod"),
         }
     }
 }
 
 struct Generator {
+    family: Family,
     dice: Dice,
     steps: Vec<Step>,
     /// Revisions that earlier steps saw, as variables.
@@ -75,7 +122,17 @@ struct Generator {
 
 /// The sequence of a seed.
 pub(crate) fn case(seed: u64) -> Case {
+    case_of(Family::Objects, seed)
+}
+
+/// The sequence of a seed on pods and through subresources.
+pub(crate) fn subresources(seed: u64) -> Case {
+    case_of(Family::Subresources, seed)
+}
+
+fn case_of(family: Family, seed: u64) -> Case {
     let mut generator = Generator {
+        family,
         dice: Dice(seed),
         steps: Vec::new(),
         seen: Vec::new(),
@@ -87,7 +144,7 @@ pub(crate) fn case(seed: u64) -> Case {
     for _ in 0..count {
         generator.operation();
     }
-    for kind in [Kind::ConfigMap, Kind::Service, Kind::Widget] {
+    for kind in family.kinds() {
         let path = format!(
             "{}?watch=true&timeoutSeconds=1&resourceVersion=${{rv0}}&fieldSelector=metadata.name!%3Dkube-root-ca.crt",
             kind.plural()
@@ -106,6 +163,7 @@ impl Generator {
             request: format!("{method} {path}"),
             body,
             media_type: media_type.map(str::to_owned),
+            ignore: self.family.ignored(),
             ..Step::default()
         });
     }
@@ -120,11 +178,7 @@ impl Generator {
     }
 
     fn operation(&mut self) {
-        let kind = match self.dice.below(4) {
-            0 => Kind::Service,
-            1 | 2 => Kind::Widget,
-            _ => Kind::ConfigMap,
-        };
+        let kind = self.family.pick(&mut self.dice);
         let name = self.dice.pick(&["a", "b"]);
         let path = format!("{}/{name}", kind.plural());
         match self.dice.below(12) {
@@ -134,6 +188,9 @@ impl Generator {
             5 => self.json_patch(&path, kind),
             6 | 7 => self.apply(&path, kind, name),
             8 => self.delete(&path),
+            9 if self.family == Family::Subresources && (kind == Kind::Pod || self.dice.one_in(2)) => {
+                self.subresource(&path, kind, name);
+            }
             9 => self.finalize(&path),
             10 => self.status(&path, kind),
             _ => self.read(&path, kind),
@@ -168,6 +225,17 @@ impl Generator {
                                                {"port": 81, "protocol": "TCP", "name": value}]}}),
                 _ => json!({"spec": {"selector": {"app": value}, "ports": [{"port": 80, "protocol": "TCP"}]}}),
             },
+            Kind::Pod => {
+                let containers = json!([{"name": "c", "image": value}]);
+                match self.dice.below(4) {
+                    0 => json!({"spec": {"containers": containers, "schedulingGates": [{"name": "x.test/g"}]}}),
+                    1 => json!({"spec": {"containers": containers, "nodeSelector": {"l": value}}}),
+                    2 => {
+                        json!({"spec": {"containers": containers, "tolerations": [{"key": value, "operator": "Exists"}]}})
+                    }
+                    _ => json!({"spec": {"containers": containers}}),
+                }
+            }
             Kind::Widget => match self.dice.below(7) {
                 0 => json!({"spec": {"replicas": self.dice.below(3), "min": self.dice.below(3)}}),
                 1 => json!({"spec": {"color": value}}),
@@ -197,6 +265,10 @@ impl Generator {
         object["apiVersion"] = json!(api_version);
         object["kind"] = json!(kind_name);
         object["metadata"] = self.metadata(name);
+        if let (Kind::Pod, Some(metadata)) = (kind, object["metadata"].as_object_mut()) {
+            // The controller manager gives up a deleted pod that nobody bound, in its own time.
+            metadata.remove("finalizers");
+        }
         object
     }
 
@@ -242,10 +314,11 @@ impl Generator {
             Kind::ConfigMap => "/data/k",
             Kind::Service => "/spec/selector",
             Kind::Widget => "/spec/color",
+            Kind::Pod => self.dice.pick(&["/spec/containers/0/image", "/spec/schedulingGates"]),
         };
         let set = match kind {
             Kind::Service => json!({ "app": value }),
-            Kind::ConfigMap | Kind::Widget => json!(value),
+            Kind::ConfigMap | Kind::Widget | Kind::Pod => json!(value),
         };
         let patch = match self.dice.below(4) {
             0 => json!([{"op": "add", "path": field, "value": set}]),
@@ -303,6 +376,11 @@ impl Generator {
                 )
             }
             Kind::Service => (json!({"loadBalancer": {"ingress": [{"hostname": value}]}}), "strategic"),
+            Kind::Pod => {
+                let conditions = json!([{"type": "Ready", "status": "True", "reason": value}]);
+                let phase = self.dice.pick(&["Running", "Pending"]);
+                (json!({"phase": phase, "conditions": conditions}), "strategic")
+            }
             // It has none, and must say so.
             Kind::ConfigMap => (json!({}), "merge"),
         };
@@ -314,6 +392,36 @@ impl Generator {
             Some(patch),
             Some(media_type),
         );
+        self.save_revision();
+    }
+
+    /// What a scheduler and an autoscaler do.
+    fn subresource(&mut self, path: &str, kind: Kind, name: &str) {
+        let (replicas, version) = (self.dice.below(4), self.revision());
+        if kind == Kind::Pod {
+            let node = self.dice.pick(&["n1", "n2"]);
+            let binding = json!({"metadata": {"name": name}, "target": {"kind": "Node", "name": node}});
+            return self.push("POST", &format!("{path}/binding"), Some(binding), None);
+        }
+        let path = format!("{path}/scale");
+        match self.dice.below(4) {
+            0 => self.push("GET", &path, None, None),
+            1 => {
+                let scale = json!({"metadata": {"name": name}, "spec": {"replicas": replicas}});
+                self.push("PUT", &path, Some(scale), None);
+            }
+            2 => {
+                let metadata = json!({"name": name, "resourceVersion": version});
+                let scale = json!({"metadata": metadata, "spec": {"replicas": replicas}});
+                self.push("PUT", &path, Some(scale), None);
+            }
+            _ => self.push(
+                "PATCH",
+                &path,
+                Some(json!({"spec": {"replicas": replicas}})),
+                Some("merge"),
+            ),
+        }
         self.save_revision();
     }
 
