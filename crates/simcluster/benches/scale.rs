@@ -1,12 +1,14 @@
 //! How much the cluster holds and how fast it writes.
 //!
-//! `cargo bench -p grove-simcluster` prints a table; the arguments `nodes=N pods=N` change the size.
+//! `cargo bench -p grove-simcluster` prints a table, and fails if the memory is not enough or an event is lost; the
+//! arguments `nodes=N pods=N` change the size. Rates are printed and not judged: they are the machine's too.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
 use grove_simcluster::door::Door;
+use grove_simcluster::store::ResourceName;
 use grove_simcluster::{Cluster, NodeSpec, User};
 use http::Request;
 use http_body_util::BodyExt;
@@ -18,6 +20,8 @@ use tower::ServiceExt;
 
 const PODS: &str = "/api/v1/namespaces/default/pods";
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+/// All of 10,000 nodes and 100,000 pods, with the history that watchers can go back.
+const MEMORY_MIB_MAX: u64 = 1536;
 
 fn main() -> anyhow::Result<()> {
     let argument = |name: &str, default: usize| {
@@ -32,30 +36,27 @@ fn main() -> anyhow::Result<()> {
 }
 
 async fn run(nodes: usize, pods: usize) -> anyhow::Result<()> {
-    let cluster = Cluster::builder().binder(false).start();
     let before = resident_mib();
-    for i in 0..nodes {
-        let rack = format!("r{}", i / 16);
-        cluster.fleet().add(
-            NodeSpec::new(&format!("n{i}"))
-                .label("rack", &rack)
-                .capacity("nvidia.com/gpu", "8"),
-        );
-    }
+    let cluster = Cluster::builder().binder(false).start();
     let door = Door::new(cluster.server().clone(), User::admin());
+    register(&cluster, &door, nodes).await?;
     let start = Start::now();
     for i in 0..pods {
         let body = pod(i).to_string().into_bytes();
-        let response = door.clone().oneshot(Request::post(PODS).body(Body::from(body))?).await;
-        let response = response.map_err(|error| anyhow::anyhow!("the door failed: {error}"))?;
-        anyhow::ensure!(response.status() == 201, "pod {i}: {}", response.status());
+        let response = send(&door, Request::post(PODS).body(Body::from(body))?).await?;
+        anyhow::ensure!(response == 201, "pod {i}: {response}");
     }
     report("pods created in process", pods, start);
+    // The cluster has seen them all, too.
+    anyhow::ensure!(send(&door, Request::get("/readyz").body(Body::empty())?).await? == 200);
+    let (held, stored) = (resident_mib().saturating_sub(before), cluster.store());
     println!(
-        "{:<44}{:>10} MiB",
-        format!("memory of {nodes} nodes and {pods} pods"),
-        resident_mib().saturating_sub(before)
+        "{:<44}{held:>8} MiB",
+        format!("memory of {nodes} nodes and {pods} pods")
     );
+    anyhow::ensure!(stored.count(&ResourceName::new("", "nodes")) == nodes);
+    anyhow::ensure!(stored.count(&ResourceName::new("", "pods")) == pods);
+    anyhow::ensure!(held < MEMORY_MIB_MAX, "that is not below {MEMORY_MIB_MAX} MiB");
 
     let client: Api<Pod> = Api::namespaced(cluster.client(), "default");
     let start = Start::now();
@@ -72,6 +73,31 @@ async fn run(nodes: usize, pods: usize) -> anyhow::Result<()> {
     report("pods listed by kube::Client", listed, start);
     listen(&cluster).await?;
     over_https(&cluster, extra).await
+}
+
+/// Makes the nodes and waits until they are there and nothing is left to do about them.
+async fn register(cluster: &Cluster, door: &Door, nodes: usize) -> anyhow::Result<()> {
+    let start = Start::now();
+    let mut writes = cluster.store().tap();
+    for i in 0..nodes {
+        let node = NodeSpec::new(&format!("n{i}"));
+        let node = node.label("rack", &format!("r{}", i / 16));
+        cluster.fleet().add(node.capacity("nvidia.com/gpu", "8"));
+    }
+    let names = ResourceName::new("", "nodes");
+    while cluster.store().count(&names) < nodes {
+        anyhow::ensure!(writes.recv().await.is_some(), "the store is gone");
+    }
+    anyhow::ensure!(send(door, Request::get("/readyz").body(Body::empty())?).await? == 200);
+    report("nodes registered", nodes, start);
+    Ok(())
+}
+
+/// Sends a request; returns the code of its answer.
+async fn send(door: &Door, request: Request<Body>) -> anyhow::Result<u16> {
+    let response = door.clone().oneshot(request).await;
+    let response = response.map_err(|error| anyhow::anyhow!("the door failed: {error}"))?;
+    Ok(response.status().as_u16())
 }
 
 /// A hundred listeners hear every one of a thousand changes.
@@ -101,13 +127,14 @@ async fn listen(cluster: &Cluster) -> anyhow::Result<()> {
     let door = Door::new(cluster.server().clone(), User::admin());
     for i in 0..wanted {
         let body = json!({"metadata": {"name": format!("m{i}")}}).to_string().into_bytes();
-        let response = door.clone().oneshot(Request::post(MAPS).body(Body::from(body))?).await;
-        response.map_err(|error| anyhow::anyhow!("{error}"))?;
+        let response = send(&door, Request::post(MAPS).body(Body::from(body))?).await?;
+        anyhow::ensure!(response == 201, "config map {i}: {response}");
     }
     let mut heard = 0;
     for count in listeners.join_all().await {
         heard += count?;
     }
+    anyhow::ensure!(heard == 100 * wanted, "{heard} events were heard of {}", 100 * wanted);
     report("events heard by 100 listeners", heard, start);
     Ok(())
 }
