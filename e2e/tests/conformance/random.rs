@@ -399,7 +399,8 @@ impl Generator {
     fn subresource(&mut self, path: &str, kind: Kind, name: &str) {
         let (replicas, version) = (self.dice.below(4), self.revision());
         if kind == Kind::Pod {
-            let node = self.dice.pick(&["n1", "n2"]);
+            // Of this sequence alone: the controller manager collects the pods of a node that has been missing for long.
+            let node = self.dice.pick(&["${ns}-1", "${ns}-2"]);
             let binding = json!({"metadata": {"name": name}, "target": {"kind": "Node", "name": node}});
             return self.push("POST", &format!("{path}/binding"), Some(binding), None);
         }

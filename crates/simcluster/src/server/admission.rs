@@ -52,15 +52,14 @@ fn taint(node: &mut Value) {
     }
 }
 
-/// Runs on every changed object, before its validation.
-pub(crate) fn update(call: &Call, _old: &Value, new: &mut Value) -> Result<(), ApiError> {
+/// Runs on every changed object, before webhooks see it.
+pub(crate) fn update(call: &Call, new: &mut Value) {
     match (&*call.resource().name.group, call.resource().kind.as_str()) {
         ("", "Service") => assign_address(call, new),
         // An applier that sets the tolerations replaces them all.
         ("", "Pod") if call.place.subresource.is_none() => add_tolerations(new),
         _ => {}
     }
-    Ok(())
 }
 
 fn stored(call: &Call, group: &str, plural: &str, namespace: &str, name: &str) -> Option<Value> {

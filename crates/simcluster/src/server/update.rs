@@ -206,6 +206,7 @@ async fn prepare(call: &Call, old: &Value, new: &mut Value, dry_run: bool) -> Re
     let resource = call.resource();
     complete(call, old, new);
     apply::track(call, old, new);
+    admission::update(call, new);
     let options = webhook::options(call, Operation::Update, dry_run);
     if let Some(mutated) = mutate(call, old, new, (&options, dry_run)).await? {
         *new = mutated;
@@ -235,9 +236,8 @@ fn writes_whole(call: &Call) -> bool {
 }
 
 /// Judges a changed object by the rules of its kind. Returns warnings.
-fn judge(call: &Call, old: &Value, new: &mut Value) -> Result<Vec<String>, ApiError> {
+fn judge(call: &Call, old: &Value, new: &Value) -> Result<Vec<String>, ApiError> {
     let resource = call.resource();
-    admission::update(call, old, new)?;
     let mut errors = metadata::validate_update(old, new);
     // The API server judges metadata twice, before and within the kind's own rules, and lists the causes twice.
     errors.extend(errors.clone());
