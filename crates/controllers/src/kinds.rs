@@ -12,7 +12,7 @@ use grove_topology::backend::Backend;
 use grove_topology::resolve::{self, Found};
 use grove_topology::{Resolution, TopologyReference};
 use grove_workload::names::index_label;
-use grove_workload::observed::ObservedPod;
+use grove_workload::observed::{ObservedPod, PodFields};
 use grove_workload::pod::compute_domain_of;
 use k8s_openapi::api::apps::v1::ControllerRevision;
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
@@ -20,23 +20,29 @@ use k8s_openapi::api::core::v1::{Pod, Service};
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use k8s_openapi::api::resource::v1::ResourceClaim;
 use k8s_openapi::{ClusterResourceScope, NamespaceResourceScope};
-use kube::core::{DynamicObject, ObjectMeta};
+use kube::core::{DeserializeGuard, DynamicObject, ObjectMeta};
 use kube::{Api, Client, Resource, ResourceExt};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::key::Key;
 use crate::served::ForeignKind;
-use grove_runtime::{ObjectKey, Shelf, Store};
+use grove_runtime::{Arrival, ObjectKey, Shelf, Store, Trusted};
 
 /// A kind of object that is kept in a [`Store`].
 pub(crate) trait Kind: Send + Sync + 'static {
     /// The object as the API server has it.
     type Object: Resource<DynamicType = ()> + Clone + Debug + Serialize + DeserializeOwned + Send + Sync + 'static;
 
+    /// The object as a watch reads it.
+    type Watched: Arrival<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static;
+
     /// Where one object is written; `namespace` is empty for objects of the whole cluster.
     fn api(client: Client, namespace: &str) -> Api<Self::Object>;
+    /// What is kept of an object that the API server answers a write with.
     fn read(object: Self::Object) -> Self;
+    /// What is kept of an object that a watch brings.
+    fn read_watched(object: <Self::Watched as Arrival>::Object) -> Self;
     fn store(view: &View) -> &Arc<Store<Self>>
     where
         Self: Sized;
@@ -70,21 +76,21 @@ pub(crate) struct KeptPod {
 }
 
 impl KeptPod {
-    fn new(pod: &Pod) -> Self {
+    fn new(pod: &PodFields) -> Self {
         let namespace = pod.namespace().unwrap_or_default();
         let owner = pod
             .owner_references()
             .iter()
             .find(|owner| owner.controller == Some(true));
-        let gates = pod.spec.iter().flat_map(|spec| spec.scheduling_gates.iter().flatten());
+        let mut gates = pod.spec.scheduling_gates.iter();
         let here = |name: &str| ObjectKey::new(namespace.clone(), name);
         Self {
             seen: ObservedPod::from(pod),
             clique: pod.labels().get(labels::PODCLIQUE).map(|name| here(name)),
             clique_uid: owner.map(|owner| owner.uid.clone()).unwrap_or_default(),
             gang: Key::gang_of(&pod.metadata),
-            gate: gates.into_iter().position(|gate| gate.name == labels::SCHEDULING_GATE),
-            compute_domain: pod.spec.as_ref().and_then(compute_domain_of).map(here),
+            gate: gates.position(|gate| gate.name == labels::SCHEDULING_GATE),
+            compute_domain: compute_domain_of(&pod.spec).map(here),
         }
     }
 
@@ -187,6 +193,7 @@ macro_rules! kept_whole {
     ($api:ident: $($kind:ty => $store:ident),* $(,)?) => {$(
         impl Kind for $kind {
             type Object = Self;
+            type Watched = DeserializeGuard<Self>;
 
             fn api(client: Client, namespace: &str) -> Api<Self> {
                 $api(client, namespace)
@@ -196,6 +203,10 @@ macro_rules! kept_whole {
                 // Who wrote which field is never asked, and is often half of the object.
                 object.metadata.managed_fields = None;
                 object
+            }
+
+            fn read_watched(object: Self) -> Self {
+                Self::read(object)
             }
 
             fn store(view: &View) -> &Arc<Store<Self>> {
@@ -227,12 +238,17 @@ kept_whole! { cluster_wide:
 
 impl Kind for KeptPod {
     type Object = Pod;
+    type Watched = Trusted<PodFields>;
 
     fn api(client: Client, namespace: &str) -> Api<Pod> {
         in_namespace(client, namespace)
     }
 
     fn read(object: Pod) -> Self {
+        Self::new(&PodFields::from(object))
+    }
+
+    fn read_watched(object: PodFields) -> Self {
         Self::new(&object)
     }
 

@@ -30,7 +30,7 @@ use crate::served::{ForeignKind, OptionalApi};
 use crate::shell::{Settings, Shell};
 use crate::write::FIELD_MANAGER;
 use crate::{clique, compute_domain, gang, group, replica, set, topology};
-use grove_runtime::{Change, Feed, Notice, Outcome, Unreadable};
+use grove_runtime::{Arrival, Change, Feed, Notice, Outcome, Unreadable};
 
 type Watching = Pin<Box<dyn Future<Output = ()> + Send>>;
 
@@ -220,12 +220,12 @@ fn sender(synced: &mut Synced) -> watch::Sender<bool> {
     sender
 }
 
-fn feed<V: Affects>(shell: &Shell, config: watcher::Config) -> Feed<V::Object, V> {
+fn feed<V: Affects>(shell: &Shell, config: watcher::Config) -> Feed<<V::Watched as Arrival>::Object, V, V::Watched> {
     Feed {
         kind: TypeMeta::resource::<V::Object>(),
         api: Api::all(shell.client.clone()),
         config,
-        read: V::read,
+        read: V::read_watched,
         store: V::store(&shell.view).clone(),
     }
 }

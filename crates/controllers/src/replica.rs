@@ -8,8 +8,7 @@ use grove_workload::diff::{Change, Content, changes};
 use grove_workload::expand::{Live, ReplicaChildren};
 use grove_workload::meta::uid;
 use grove_workload::names::is_owned_by;
-use grove_workload::observed::ObservedPod;
-use k8s_openapi::api::core::v1::Pod;
+use grove_workload::observed::{ObservedPod, PodFields};
 use kube::api::{Api, ListParams};
 use kube::{Resource, ResourceExt};
 
@@ -197,7 +196,7 @@ pub(crate) async fn live_cliques(
 ) -> Result<Vec<PodClique>, kube::Error> {
     let parameters = ListParams::default().labels(selector);
     let cliques = Api::<PodClique>::namespaced(shell.client.clone(), namespace);
-    let pods = Api::<Pod>::namespaced(shell.client.clone(), namespace);
+    let pods = Api::<PodFields>::namespaced(shell.client.clone(), namespace);
     let (cliques, pods) = tokio::try_join!(cliques.list(&parameters), pods.list(&parameters))?;
     let of = |clique: &PodClique| -> Vec<ObservedPod> {
         let its = pods.iter().filter(|pod| is_owned_by(&pod.metadata, uid(clique)));

@@ -3,15 +3,17 @@
 //! An object that cannot be read is reported and left out; the others arrive. A watch that breaks is opened again,
 //! after a wait that grows; what was missed meanwhile comes with the next list.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::fmt::Debug;
 use std::sync::Arc;
 
 use futures::StreamExt;
 use kube::api::Api;
-use kube::core::{DeserializeGuard, TypeMeta};
+use kube::core::{DeserializeGuard, ObjectMeta, TypeMeta};
 use kube::runtime::watcher::{self, Event};
 use kube::{Resource, ResourceExt};
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 
@@ -28,20 +30,78 @@ pub struct Unreadable {
     pub reason: String,
 }
 
+/// What a watch brings: an object, or the reason why it cannot be read.
+pub trait Arrival: Resource {
+    type Object;
+
+    fn open(self) -> Result<Self::Object, String>;
+}
+
+impl<K: Resource> Arrival for DeserializeGuard<K> {
+    type Object = K;
+
+    fn open(self) -> Result<K, String> {
+        self.0.map_err(|invalid| invalid.error)
+    }
+}
+
+/// An object of a kind that Kubernetes itself types and that therefore can always be read. The guard of other kinds
+/// holds every object twice as a tree before it reads it.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(transparent)]
+pub struct Trusted<K>(pub K);
+
+impl<K: Resource> Resource for Trusted<K> {
+    type DynamicType = K::DynamicType;
+    type Scope = K::Scope;
+
+    fn kind(dt: &K::DynamicType) -> Cow<'_, str> {
+        K::kind(dt)
+    }
+
+    fn group(dt: &K::DynamicType) -> Cow<'_, str> {
+        K::group(dt)
+    }
+
+    fn version(dt: &K::DynamicType) -> Cow<'_, str> {
+        K::version(dt)
+    }
+
+    fn plural(dt: &K::DynamicType) -> Cow<'_, str> {
+        K::plural(dt)
+    }
+
+    fn meta(&self) -> &ObjectMeta {
+        self.0.meta()
+    }
+
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        self.0.meta_mut()
+    }
+}
+
+impl<K: Resource> Arrival for Trusted<K> {
+    type Object = K;
+
+    fn open(self) -> Result<K, String> {
+        Ok(self.0)
+    }
+}
+
 /// A watch of `K` that fills a store of what is kept of it.
-pub struct Feed<K, V> {
+pub struct Feed<K, V, W = DeserializeGuard<K>> {
     /// What is watched, for messages.
     pub kind: TypeMeta,
-    pub api: Api<DeserializeGuard<K>>,
+    pub api: Api<W>,
     pub config: watcher::Config,
     /// What is kept of an object.
     pub read: fn(K) -> V,
     pub store: Arc<Store<V>>,
 }
 
-impl<K, V> Feed<K, V>
+impl<K, V, W> Feed<K, V, W>
 where
-    K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
+    W: Arrival<Object = K> + Clone + DeserializeOwned + Debug + Send + 'static,
     V: 'static,
 {
     /// Feeds for ever. Every change goes to `changed`, and `synced` becomes true after the first whole list.
@@ -102,28 +162,26 @@ fn is_not_served(error: &watcher::Error) -> bool {
     matches!(error, watcher::Error::InitialListFailed(kube::Error::Api(status)) if status.code == 404)
 }
 
-fn take<K, V>(
-    (kind, store, read): (&TypeMeta, &Store<V>, fn(K) -> V),
-    object: DeserializeGuard<K>,
+fn take<W: Arrival, V>(
+    (kind, store, read): (&TypeMeta, &Store<V>, fn(W::Object) -> V),
+    object: W,
     changed: &impl Fn(&Change<V>),
     unreadable: &impl Fn(Unreadable),
-) where
-    K: Resource,
-{
+) {
     let (key, stamp) = (ObjectKey::of(object.meta()), Stamp::of(object.meta()));
-    match object.0 {
+    match object.open() {
         Ok(object) => store.put(key, stamp, read(object)).iter().for_each(changed),
-        Err(invalid) => unreadable(Unreadable {
+        Err(reason) => unreadable(Unreadable {
             api_version: kind.api_version.clone(),
             kind: kind.kind.clone(),
             key,
             uid: stamp.uid,
-            reason: invalid.error,
+            reason,
         }),
     }
 }
 
-impl<K, V> Debug for Feed<K, V> {
+impl<K, V, W> Debug for Feed<K, V, W> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Feed")
             .field("config", &self.config)

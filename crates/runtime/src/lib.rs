@@ -20,7 +20,7 @@ mod store;
 
 pub use agenda::Agenda;
 pub use backoff::Backoff;
-pub use feed::{Feed, Unreadable};
+pub use feed::{Arrival, Feed, Trusted, Unreadable};
 pub use key::ObjectKey;
 pub use notice::{Notice, publish};
 pub use queue::{Outcome, Queue};

@@ -1,9 +1,14 @@
 //! A pod as decisions see it: the few fields that they read, so that a cache can hold many.
 
+mod fields;
+
 use grove_api::labels;
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{ContainerStatus, Pod, PodStatus};
+use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
+
+use fields::{ContainerFields, StatusFields};
+pub use fields::{PodFields, SpecFields};
 
 use crate::names::index_label;
 
@@ -74,26 +79,22 @@ impl ObservedPod {
     }
 }
 
-impl From<&Pod> for ObservedPod {
-    fn from(pod: &Pod) -> Self {
+impl From<&PodFields> for ObservedPod {
+    fn from(pod: &PodFields) -> Self {
         let label = |key: &str| pod.labels().get(key).cloned().unwrap_or_default();
-        let gates = pod.spec.iter().flat_map(|spec| spec.scheduling_gates.iter().flatten());
+        let mut gates = pod.spec.scheduling_gates.iter();
         Self {
             name: pod.name_any(),
             uid: pod.uid().unwrap_or_default(),
             index: index_label(&pod.metadata, labels::POD_INDEX),
             template_hash: label(labels::POD_TEMPLATE_HASH),
             gang: label(labels::PODGANG),
-            node: pod
-                .spec
-                .as_ref()
-                .and_then(|spec| spec.node_name.clone())
-                .unwrap_or_default(),
-            phase: phase(pod.status.as_ref()),
-            readiness: pod.status.as_ref().map(readiness).unwrap_or_default(),
-            is_gated: gates.into_iter().any(|gate| gate.name == labels::SCHEDULING_GATE),
+            node: pod.spec.node_name.clone().unwrap_or_default(),
+            phase: phase(&pod.status),
+            readiness: readiness(&pod.status),
+            is_gated: gates.any(|gate| gate.name == labels::SCHEDULING_GATE),
             is_terminating: pod.metadata.deletion_timestamp.is_some(),
-            unplaced_because: pod.status.as_ref().and_then(unplaced_because),
+            unplaced_because: unplaced_because(&pod.status),
             created_at: pod
                 .metadata
                 .creation_timestamp
@@ -103,8 +104,14 @@ impl From<&Pod> for ObservedPod {
     }
 }
 
-fn phase(status: Option<&PodStatus>) -> Phase {
-    match status.and_then(|status| status.phase.as_deref()) {
+impl From<Pod> for ObservedPod {
+    fn from(pod: Pod) -> Self {
+        Self::from(&PodFields::from(pod))
+    }
+}
+
+fn phase(status: &StatusFields) -> Phase {
+    match status.phase.as_deref() {
         Some("Running") => Phase::Running,
         Some("Succeeded") => Phase::Succeeded,
         Some("Failed") => Phase::Failed,
@@ -114,52 +121,39 @@ fn phase(status: Option<&PodStatus>) -> Phase {
 }
 
 /// Gates hold a pod without a scheduler having looked for a node: that is no reason of its own.
-fn unplaced_because(status: &PodStatus) -> Option<Box<str>> {
-    let mut conditions = status.conditions.iter().flatten();
+fn unplaced_because(status: &StatusFields) -> Option<Box<str>> {
+    let mut conditions = status.conditions.iter();
     let scheduled = conditions.find(|condition| condition.type_ == "PodScheduled")?;
     let is_refused = scheduled.status == "False" && scheduled.reason.as_deref() == Some("Unschedulable");
     scheduled.message.as_deref().filter(|_| is_refused).map(Box::from)
 }
 
-fn readiness(status: &PodStatus) -> Readiness {
-    let ready = status
-        .conditions
-        .iter()
-        .flatten()
-        .find(|condition| condition.type_ == "Ready");
+fn readiness(status: &StatusFields) -> Readiness {
+    let ready = status.conditions.iter().find(|condition| condition.type_ == "Ready");
     if ready.is_some_and(|ready| ready.status == "True") {
         return Readiness::Ready;
     }
-    let containers = || status.container_statuses.iter().flatten();
-    if status
-        .init_container_statuses
-        .iter()
-        .flatten()
-        .chain(containers())
-        .any(ended_with_error)
-    {
+    let mut all = status.init_container_statuses.iter().chain(&status.container_statuses);
+    if all.any(ended_with_error) {
         return Readiness::Crashed;
     }
     // A pod is not ready from the moment its node takes it, before its containers start. If it became unready after
     // they had, it was ready in between.
-    let unready_since = ready
-        .and_then(|ready| ready.last_transition_time.as_ref())
-        .map(|time| time.0);
-    let started = containers().filter_map(|container| container.state.as_ref()?.running.as_ref()?.started_at.as_ref());
-    let started_last = started.map(|time| time.0).max();
+    let unready_since = ready.and_then(|ready| ready.last_transition_time);
+    let containers = status.container_statuses.iter();
+    let started_last = containers
+        .filter_map(|container| container.state.running.as_ref()?.started_at)
+        .max();
     match (unready_since, started_last) {
         (Some(unready), Some(started)) if unready > started => Readiness::Lost,
         _ => Readiness::Starting,
     }
 }
 
-fn ended_with_error(container: &ContainerStatus) -> bool {
-    let states = [&container.state, &container.last_state];
-    let ended = states
-        .into_iter()
-        .flatten()
-        .filter_map(|state| state.terminated.as_ref());
-    ended.into_iter().any(|ended| ended.exit_code != 0)
+fn ended_with_error(container: &ContainerFields) -> bool {
+    let states = [&container.state, &container.last_state].into_iter();
+    let mut ended = states.filter_map(|state| state.terminated.as_ref());
+    ended.any(|ended| ended.exit_code != 0)
 }
 
 #[cfg(test)]
@@ -168,14 +162,34 @@ mod tests {
 
     use super::*;
 
+    /// A pod is the same to us whether a watch or the answer to a write brings it.
     fn observe(status: Value) -> ObservedPod {
-        let pod: Pod = serde_json::from_value(json!({
-            "metadata": {"name": "p", "uid": "u", "labels": {"grove.io/podclique-pod-index": "3"}},
-            "spec": {"containers": [], "schedulingGates": [{"name": "example.com/other"}]},
+        let object = json!({
+            "metadata": {
+                "name": "p", "namespace": "ns", "uid": "u", "resourceVersion": "7",
+                "labels": {"grove.io/podclique-pod-index": "3"}, "annotations": {"a": "b"},
+                "creationTimestamp": "2026-01-01T00:00:00Z", "deletionTimestamp": "2026-01-01T00:02:00Z",
+                "ownerReferences": [{"apiVersion": "grove.io/v1alpha1", "kind": "PodClique", "name": "c", "uid": "o",
+                    "controller": true}],
+            },
+            "spec": {"containers": [], "nodeName": "n", "schedulingGates": [{"name": "example.com/other"}]},
             "status": status,
-        }))
-        .unwrap();
-        ObservedPod::from(&pod)
+        });
+        let whole: Pod = serde_json::from_value(object.clone()).unwrap();
+        let fields: PodFields = serde_json::from_value(object).unwrap();
+        assert_eq!(PodFields::from(whole), fields);
+        ObservedPod {
+            is_terminating: false,
+            ..ObservedPod::from(&fields)
+        }
+    }
+
+    #[test]
+    fn what_is_null_or_no_time_counts_as_none() {
+        let object = json!({"metadata": {"name": "p", "creationTimestamp": "yesterday", "labels": null},
+            "spec": {"schedulingGates": null}, "status": null});
+        let fields: PodFields = serde_json::from_value(object).unwrap();
+        assert_eq!(ObservedPod::from(&fields).created_at, Timestamp::UNIX_EPOCH);
     }
 
     fn unready(since: &str, containers: Value) -> Readiness {

@@ -6,13 +6,14 @@ use kube::ResourceExt;
 
 use crate::expand::{claims, compute_domains, mnnvl_group};
 use crate::names::{self, Place};
+use crate::observed::SpecFields;
 
 /// Name, within a pod, of the claim for its NVLink group.
 const MNNVL_CLAIM: &str = "mnnvl-claim";
 
 /// The ComputeDomain whose channel a pod claims: its claim template has the same name.
-pub fn compute_domain_of(pod: &PodSpec) -> Option<&str> {
-    let mut claims = pod.resource_claims.iter().flatten();
+pub fn compute_domain_of(pod: &SpecFields) -> Option<&str> {
+    let mut claims = pod.resource_claims.iter();
     claims
         .find(|claim| claim.name == MNNVL_CLAIM)?
         .resource_claim_template_name

@@ -396,7 +396,7 @@ impl World {
             .map(|(name, count)| (name.to_owned(), count.parse().unwrap()))
             .collect();
         let pod = WorldPod {
-            seen: ObservedPod::from(&stored),
+            seen: ObservedPod::from(stored.clone()),
             clique: clique.name_any(),
             clique_uid: uid(clique).to_owned(),
             image: spec.containers[0].image.clone().unwrap_or_default(),
