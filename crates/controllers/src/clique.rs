@@ -1,5 +1,6 @@
 //! A PodClique: its pods, their gates, its status.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use grove_api::podcliqueset::CliqueStartupType;
@@ -220,7 +221,7 @@ impl Seen {
             clique: &self.clique,
             pods: &observed,
         };
-        let ungated: Vec<String> = gang::ungated(member, &gang, base_is_scheduled)
+        let ungated: BTreeSet<String> = gang::ungated(member, &gang, base_is_scheduled)
             .into_iter()
             .map(|pod| pod.uid.clone())
             .collect();

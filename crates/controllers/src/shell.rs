@@ -32,6 +32,8 @@ const WRITES_IN_FLIGHT_MAX: usize = 64;
 const STATUS_EVERY: Duration = Duration::from_millis(200);
 /// Pods and parts of a set change in bursts: one look for a burst is enough.
 const BURST: Duration = Duration::from_millis(10);
+/// The same for gangs, for which gates wait.
+const GANG_BURST: Duration = Duration::from_millis(3);
 /// A look at a set as a whole sums up all of its parts.
 const SET_BURST: Duration = Duration::from_millis(50);
 
@@ -129,8 +131,8 @@ impl Shell {
         for key in V::affected(change, &self.view) {
             match key {
                 Key::Set(_) if V::BURSTS => self.queue.add_after(key, SET_BURST),
-                // Gates wait for gangs.
-                Key::Gang(..) => self.queue.add(key),
+                // Gates wait for gangs; but a look at one reads all of its pods, and they come by the thousand.
+                Key::Gang(..) => self.queue.add_after(key, GANG_BURST),
                 _ if V::BURSTS => self.queue.add_after(key, BURST),
                 _ => self.queue.add(key),
             }
