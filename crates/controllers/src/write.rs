@@ -95,15 +95,23 @@ impl Shell {
     pub(crate) async fn fetch<V: Affects>(&self, key: &ObjectKey) -> Result<(), WriteError> {
         let _permit = self.permit().await;
         match self.api::<V>(&key.namespace).get(&key.name).await {
-            Ok(object) => self.answered::<V>(object),
+            Ok(object) => self.found::<V>(object),
             Err(kube::Error::Api(status)) if status.code == 404 => {}
             Err(error) => return Err(WriteError::new(key, error)),
         }
         Ok(())
     }
 
-    /// Takes an object as the API server answered it.
+    /// Takes an object as the API server answered a write.
     fn answered<V: Affects>(&self, object: V::Object) {
+        let (key, stamp) = (ObjectKey::of(object.meta()), Stamp::of(object.meta()));
+        if let Some(change) = V::store(&self.view).put_answer(key, stamp, V::read(object)) {
+            self.seen(&change);
+        }
+    }
+
+    /// Takes an object that was read: it is there, whatever the watch has told or failed to tell.
+    fn found<V: Affects>(&self, object: V::Object) {
         let (key, stamp) = (ObjectKey::of(object.meta()), Stamp::of(object.meta()));
         if let Some(change) = V::store(&self.view).put(key, stamp, V::read(object)) {
             self.seen(&change);
@@ -168,7 +176,7 @@ impl Shell {
         );
         let is_whole = |map: &str| mended["metadata"].get(map) == stored["metadata"].get(map);
         if is_whole("labels") && is_whole("annotations") {
-            self.answered::<V>(found);
+            self.found::<V>(found);
             return Ok(());
         }
         let patch = json!({"metadata": {

@@ -9,10 +9,10 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use futures::StreamExt;
+use kube::Resource;
 use kube::api::Api;
 use kube::core::{DeserializeGuard, ObjectMeta, TypeMeta};
 use kube::runtime::watcher::{self, Event};
-use kube::{Resource, ResourceExt};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::watch;
@@ -145,13 +145,16 @@ where
                         .for_each(&changed);
                     synced.send_replace(true);
                 }
-                Event::Apply(object) => take((kind, &self.store, self.read), object, &changed, &unreadable),
+                Event::Apply(object) => {
+                    let version = Stamp::of(object.meta()).version;
+                    take((kind, &self.store, self.read), object, &changed, &unreadable);
+                    self.store.reach(version);
+                }
                 Event::Delete(object) => {
-                    let uid = object.uid().unwrap_or_default();
-                    self.store
-                        .remove(&ObjectKey::of(object.meta()), &uid)
-                        .iter()
-                        .for_each(&changed);
+                    let Stamp { uid, version } = Stamp::of(object.meta());
+                    let ended = self.store.remove(&ObjectKey::of(object.meta()), &uid);
+                    self.store.reach(version);
+                    ended.iter().for_each(&changed);
                 }
             }
         }

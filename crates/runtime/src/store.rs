@@ -55,6 +55,8 @@ struct Inner<V> {
     shelves: BTreeSet<(String, i32, ObjectKey)>,
     /// UIDs that we deleted and of which the watch may still report the past.
     gone: BTreeMap<ObjectKey, String>,
+    /// How far the watch has come: everything up to this revision has been told.
+    reached: u64,
 }
 
 /// The objects of one kind.
@@ -71,6 +73,7 @@ impl<V> Store<V> {
             held: BTreeMap::new(),
             shelves: BTreeSet::new(),
             gone: BTreeMap::new(),
+            reached: 0,
         };
         Self {
             inner: Mutex::new(inner),
@@ -117,9 +120,28 @@ impl<V> Store<V> {
         self.len() == 0
     }
 
-    /// Takes an object as it was seen. None if it is no news.
+    /// Takes an object that a watch told of, or that was read. None if it is no news.
     pub fn put(&self, key: ObjectKey, stamp: Stamp, value: V) -> Option<Change<V>> {
+        self.insert(&mut self.inner(), (key, stamp), value)
+    }
+
+    /// Takes an object as the API server answered a write with it. An answer may come after the watch has told of the
+    /// object's end: what the watch has passed and does not hold is gone.
+    pub fn put_answer(&self, key: ObjectKey, stamp: Stamp, value: V) -> Option<Change<V>> {
         let mut inner = self.inner();
+        if !inner.held.contains_key(&key) && stamp.version <= inner.reached {
+            return None;
+        }
+        self.insert(&mut inner, (key, stamp), value)
+    }
+
+    /// Takes note of how far the watch has come.
+    pub fn reach(&self, version: u64) {
+        let mut inner = self.inner();
+        inner.reached = inner.reached.max(version);
+    }
+
+    fn insert(&self, inner: &mut Inner<V>, (key, stamp): (ObjectKey, Stamp), value: V) -> Option<Change<V>> {
         if inner.gone.get(&key) == Some(&stamp.uid) {
             return None;
         }
@@ -238,6 +260,21 @@ mod tests {
             "the end of the first is not the end of the second"
         );
         assert!(store.get(&key("a")).is_some());
+    }
+
+    /// The last finalizer is lifted: the watch tells of the end before the answer to the patch is there.
+    #[test]
+    fn an_answer_that_comes_after_the_end_of_its_object_does_not_bring_it_back() {
+        let store = store();
+        store.put(key("a"), stamp("u", 5), ("w", 1));
+        store.remove(&key("a"), "u");
+        store.reach(7);
+        assert!(store.put_answer(key("a"), stamp("u", 7), ("w", 1)).is_none());
+        assert!(store.get(&key("a")).is_none());
+        assert!(
+            store.put_answer(key("a"), stamp("v", 8), ("w", 1)).is_some(),
+            "what the watch has not come to yet is news"
+        );
     }
 
     #[test]
