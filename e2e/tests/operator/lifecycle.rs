@@ -10,38 +10,7 @@ use kube::ResourceExt;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::json;
 
-use crate::support::{Place, names};
-
-/// Ten pods: two of pc-a, and two replicas of sg-x with one pc-b and three pc-c each; one of everything is enough.
-const WORKLOAD: &str = r#"
-apiVersion: grove.io/v1alpha1
-kind: PodCliqueSet
-metadata: {name: w}
-spec:
-  replicas: 1
-  template:
-    cliques:
-    - name: pc-a
-      spec:
-        roleName: pc-a
-        replicas: 2
-        minAvailable: 1
-        podSpec: {containers: [{name: main, image: one, resources: {requests: {cpu: 10m}}}]}
-    - name: pc-b
-      spec:
-        roleName: pc-b
-        replicas: 1
-        minAvailable: 1
-        podSpec: {containers: [{name: main, image: one, resources: {requests: {cpu: 10m}}}]}
-    - name: pc-c
-      spec:
-        roleName: pc-c
-        replicas: 3
-        minAvailable: 1
-        podSpec: {containers: [{name: main, image: one, resources: {requests: {cpu: 10m}}}]}
-    podCliqueScalingGroups:
-    - {name: sg-x, cliqueNames: [pc-b, pc-c], replicas: 2, minAvailable: 1}
-"#;
+use crate::support::{Place, WORKLOAD, names};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_set_runs_says_so_and_goes_without_a_trace() -> Result<()> {
@@ -124,20 +93,13 @@ async fn a_scaling_group_grows_and_shrinks_by_its_scale() -> Result<()> {
     let place = Place::new("scaling").await?;
     place.create(WORKLOAD).await?;
     let first: BTreeSet<String> = place.ready(10).await?.iter().filter_map(ResourceExt::uid).collect();
-    let scale = async |replicas: i32| {
-        let patch = Patch::Merge(json!({"spec": {"replicas": replicas}}));
-        place
-            .all::<PodCliqueScalingGroup>()
-            .patch_scale("w-0-sg-x", &PatchParams::default(), &patch)
-            .await
-    };
-    scale(4).await?;
+    place.scale::<PodCliqueScalingGroup>("w-0-sg-x", 4).await?;
     place.ready(18).await?;
     assert_eq!(
         names(&place.list::<PodGang>().await?),
         ["w-0", "w-0-sg-x-0", "w-0-sg-x-1", "w-0-sg-x-2"]
     );
-    scale(2).await?;
+    place.scale::<PodCliqueScalingGroup>("w-0-sg-x", 2).await?;
     let last: BTreeSet<String> = place.ready(10).await?.iter().filter_map(ResourceExt::uid).collect();
     assert_eq!(first, last, "nobody else was touched");
     Ok(())

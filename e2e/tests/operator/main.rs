@@ -1,6 +1,14 @@
 //! The workload operator on a real control plane: kube-apiserver, garbage collection, kube-scheduler, kwok's kubelets.
 //!
 //! Pods are placed one by one by kube-scheduler here: the gangs' own placement is tested where a scheduler of gangs runs.
+//! kwok runs no init containers, so that start orders show in what the pods may ask, not in when they start.
 
+mod failover;
+mod gangs;
 mod lifecycle;
+mod scaling;
+mod sharing;
 mod support;
+mod trouble;
+mod updates;
+mod upgrade;

@@ -1,0 +1,183 @@
+//! An upgrade: objects and running pods as the release before left them, and this operator that starts among them.
+//!
+//! `upgrade.jsonl` holds them, an object in a line, owners first. It is recorded by the operator of a release, on the
+//! commit of that release: `GROVE_RECORD=1 cargo test -p grove-e2e --test operator upgrade`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::fs;
+use std::sync::OnceLock;
+
+use anyhow::{Context, Result};
+use grove_api::{PodClique, PodCliqueSet, labels};
+use grove_e2e::{ControlPlane, Identity};
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{Api, ApiResource, DynamicObject, ListParams, Patch, PatchParams, PostParams};
+use kube::core::{GroupVersionKind, TypeMeta};
+use kube::{Client, ResourceExt};
+use serde_json::{Value, json};
+
+use crate::support::{Place, uids};
+
+const NAMESPACE: &str = "upgrade";
+const FIXTURE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/operator/upgrade.jsonl");
+/// Owners before what they own.
+const KINDS: [(&str, &str); 7] = [
+    ("grove.io/v1alpha1", "PodCliqueSet"),
+    ("apps/v1", "ControllerRevision"),
+    ("v1", "Service"),
+    ("grove.io/v1alpha1", "PodCliqueScalingGroup"),
+    ("grove.io/v1alpha1", "PodClique"),
+    ("scheduler.grove.io/v1alpha1", "PodGang"),
+    ("v1", "Pod"),
+];
+const PODS: usize = 4;
+
+/// A clique of two pods, and a scaling group with a base gang and a scaled one.
+const RECORDED: &str = r#"
+apiVersion: grove.io/v1alpha1
+kind: PodCliqueSet
+metadata: {name: w}
+spec:
+  replicas: 1
+  template:
+    cliques:
+    - name: leader
+      spec:
+        roleName: leader
+        replicas: 2
+        minAvailable: 1
+        podSpec: {containers: [{name: main, image: one, resources: {requests: {cpu: 10m}}}]}
+    - name: worker
+      spec:
+        roleName: worker
+        replicas: 1
+        minAvailable: 1
+        podSpec: {containers: [{name: main, image: one, resources: {requests: {cpu: 10m}}}]}
+    podCliqueScalingGroups:
+    - {name: sg, cliqueNames: [worker], replicas: 2, minAvailable: 1}
+"#;
+
+/// The pods that ran before this operator started.
+static BEFORE: OnceLock<BTreeSet<String>> = OnceLock::new();
+
+fn is_recording() -> bool {
+    std::env::var_os("GROVE_RECORD").is_some()
+}
+
+fn api_of(client: &Client, types: &TypeMeta) -> Result<Api<DynamicObject>> {
+    let resource = ApiResource::from_gvk(&GroupVersionKind::try_from(types)?);
+    Ok(Api::namespaced_with(client.clone(), NAMESPACE, &resource))
+}
+
+/// Puts the objects of the release before into the cluster, and waits until their pods run.
+pub(crate) async fn install(plane: &ControlPlane) -> Result<()> {
+    if is_recording() {
+        return Ok(());
+    }
+    plane.create_namespace(NAMESPACE).await?;
+    let client = plane.client(Identity::Admin).await?;
+    let mut renamed: BTreeMap<String, String> = BTreeMap::new();
+    for line in fs::read_to_string(FIXTURE)?.lines() {
+        let mut object: DynamicObject = serde_json::from_str(line)?;
+        let old = object.metadata.uid.take().context("an object with the UID it had")?;
+        for owner in object.metadata.owner_references.iter_mut().flatten() {
+            owner.uid = renamed.get(&owner.uid).context("an owner further up")?.clone();
+        }
+        let api = api_of(&client, object.types.as_ref().context("an object with its kind")?)?;
+        let status = object.data.as_object_mut().and_then(|fields| fields.remove("status"));
+        let made = api.create(&PostParams::default(), &object).await?;
+        renamed.insert(old, made.uid().context("an object of the API server")?);
+        if let Some(status) = status {
+            let patch = Patch::Merge(json!({"status": status}));
+            api.patch_status(&made.name_any(), &PatchParams::default(), &patch)
+                .await?;
+        }
+    }
+    let place = Place {
+        client,
+        namespace: NAMESPACE.to_owned(),
+    };
+    let pods = uids(&place.ready(PODS).await?);
+    BEFORE.get_or_init(|| pods);
+    Ok(())
+}
+
+/// Writes down everything that the operator made of a set.
+async fn record() -> Result<()> {
+    let place = Place::new(NAMESPACE).await?;
+    place.create(RECORDED).await?;
+    place.ready(PODS).await?;
+    place
+        .until("the set to say that it is ready", async |place| {
+            let status = place.all::<PodCliqueSet>().get("w").await?.status.unwrap_or_default();
+            let mut conditions = status.conditions.iter();
+            Ok(conditions.any(|condition| condition.type_ == "Ready" && condition.status == "True"))
+        })
+        .await?;
+    let mut lines = String::new();
+    for (api_version, kind) in KINDS {
+        let types = TypeMeta {
+            api_version: api_version.to_owned(),
+            kind: kind.to_owned(),
+        };
+        let api = api_of(&place.client, &types)?;
+        for object in api.list(&ListParams::default()).await? {
+            let object = as_written(object, &types);
+            writeln!(lines, "{}", serde_json::to_string(&object)?)?;
+        }
+    }
+    fs::write(FIXTURE, lines)?;
+    Ok(())
+}
+
+/// An object without what the API server and the kubelet put in.
+fn as_written(mut object: DynamicObject, types: &TypeMeta) -> DynamicObject {
+    object.types = Some(types.clone());
+    let metadata = &mut object.metadata;
+    metadata.namespace = None;
+    metadata.resource_version = None;
+    metadata.creation_timestamp = None;
+    metadata.generation = None;
+    metadata.managed_fields = None;
+    if types.kind == "Pod" {
+        if let Some(fields) = object.data.as_object_mut() {
+            fields.remove("status");
+        }
+        if let Some(spec) = object.data.get_mut("spec").and_then(Value::as_object_mut) {
+            spec.remove("nodeName");
+        }
+    }
+    object
+}
+
+/// Invariant 8, and grove #808: the new operator goes on with the set as if it had made it, and replaces nothing.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_upgrade_replaces_no_pod_and_goes_on() -> Result<()> {
+    if is_recording() {
+        return record().await;
+    }
+    let place = Place::existing(NAMESPACE).await?;
+    let before = BEFORE.get().context("pods of the release before")?;
+    // A second replica shows that the operator has taken the set over; its templates have the hashes that they had.
+    place.scale::<PodCliqueSet>("w", 2).await?;
+    let pods = place.ready(2 * PODS).await?;
+    assert!(uids(&pods).is_superset(before), "pods of the release before are gone");
+    let hashes = |role: &str| -> BTreeSet<Option<String>> {
+        let of = pods.iter().filter(|pod: &&Pod| pod.name_any().contains(role));
+        of.map(|pod| pod.labels().get(labels::POD_TEMPLATE_HASH).cloned())
+            .collect()
+    };
+    assert_eq!((hashes("-leader-").len(), hashes("-worker-").len()), (1, 1));
+    for clique in place.list::<PodClique>().await? {
+        let old = clique.name_any().starts_with("w-0-");
+        assert!(
+            !old || clique.metadata.generation == Some(1),
+            "{} was written",
+            clique.name_any()
+        );
+    }
+    place.scale::<PodCliqueSet>("w", 1).await?;
+    assert_eq!(&uids(&place.ready(PODS).await?), before);
+    Ok(())
+}
