@@ -10,8 +10,9 @@ mod tools;
 mod traceability;
 
 use std::path::Path;
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 
+use anyhow::ensure;
 use clap::{Parser, Subcommand};
 
 /// Chores of the project.
@@ -32,6 +33,12 @@ enum Chore {
     Test(tiers::Args),
     /// Measures, beside something that is as fast as can be.
     Bench(bench::Args),
+    /// Compares the placement engine with brute force on many small cases.
+    Exact {
+        /// How many
+        #[arg(default_value_t = 200_000)]
+        cases: u64,
+    },
     /// Builds, starts and stops the real control plane for tests.
     Kit(kit::Args),
 }
@@ -42,6 +49,7 @@ fn main() -> ExitCode {
         Chore::Tidy => tidy::run(),
         Chore::Test(args) => tiers::run(&args),
         Chore::Bench(args) => bench::run(&args),
+        Chore::Exact { cases } => exact(cases),
         Chore::Kit(args) => return kit::run(args),
     };
     match outcome {
@@ -51,6 +59,24 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// The comparison is an example of the engine's crate, which has the generator and the judge at hand.
+fn exact(cases: u64) -> anyhow::Result<()> {
+    let cases = cases.to_string();
+    let args = [
+        "run",
+        "--release",
+        "--package",
+        "grove-placement",
+        "--example",
+        "exact",
+        "--",
+        &cases,
+    ];
+    let status = Command::new("cargo").current_dir(root()).args(args).status()?;
+    ensure!(status.success(), "the engine differs from brute force; see above");
+    Ok(())
 }
 
 /// The root of the repository.

@@ -21,9 +21,16 @@ mod racks;
 mod rate_limit;
 mod topologies;
 
+use std::alloc::System;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use stats_alloc::StatsAlloc;
+
+/// The system's allocator, which counts: `grove bench` shows that the warm paths take no memory. A count is one atomic
+/// addition.
+#[global_allocator]
+static ALLOCATOR: StatsAlloc<System> = StatsAlloc::system();
 
 /// Topology-aware gang scheduling for AI inference on Kubernetes.
 #[derive(Debug, Parser)]
@@ -35,6 +42,8 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Measure how fast and how well gangs are placed
+    Bench(commands::bench::Args),
     /// Start a cluster inside this process, with Grove's API on it; nothing else is needed
     Demo(commands::demo::Args),
     /// Run the embedded cluster alone, for kubectl and others
@@ -55,6 +64,7 @@ enum Command {
 
 fn main() -> ExitCode {
     match Cli::parse().command {
+        Command::Bench(args) => commands::bench::run(&args),
         Command::Demo(args) => commands::demo::run(&args),
         Command::Cluster(args) => commands::cluster::run(&args),
         Command::Crds(args) => commands::crds::run(&args),

@@ -9,12 +9,13 @@ use crate::files::File;
 const LINES_MAX: usize = 800;
 
 /// Folders of crates that decide and do nothing else.
-const PURE: [&str; 5] = [
+const PURE: [&str; 6] = [
     "crates/api/src",
     "crates/topology/src",
     "crates/workload/src",
     "crates/placement/src",
     "crates/plancheck/src",
+    "crates/kubeplace/src",
 ];
 
 /// Folders whose programs talk to people.
