@@ -270,5 +270,18 @@ fn warnings(set: &PodCliqueSet, topology: Option<&Topology>) -> Vec<String> {
             format!("{field}: '{preferred}' is broader than the required '{required}' and has no effect")
         })
     };
-    constraints.iter().filter_map(warning).collect()
+    let defined = topology.and_then(|topology| defined_levels(&constraints, topology));
+    constraints.iter().filter_map(warning).chain(defined).collect()
+}
+
+/// Which levels there are, for whoever wrote one that there is not.
+fn defined_levels(constraints: &[ScopedConstraint<'_>], topology: &Topology) -> Option<String> {
+    let has_undefined = constraints
+        .iter()
+        .any(|scoped| !undefined_levels(scoped, topology).is_empty());
+    has_undefined.then(|| {
+        let defined: Vec<&str> = topology.levels().iter().map(|level| level.word.as_str()).collect();
+        let (kind, name) = (topology.kind(), topology.name());
+        format!("{kind} '{name}' defines these levels: {}", defined.join(", "))
+    })
 }

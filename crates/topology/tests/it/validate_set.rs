@@ -82,6 +82,9 @@ fn scenario_5_and_e2e_top_11_a_level_that_is_not_defined_is_refused() {
             message: "topology level 'block' not defined in ClusterTopology 'grove-topology'".into(),
         }]
     );
+    // The sentence is a contract; what may be written instead is said beside it.
+    let defined = "ClusterTopology 'grove-topology' defines these levels: rack, host";
+    assert_eq!(verdict.warnings, [defined]);
 }
 
 // shows: V3-44, V3-306, G244-65, V2-36, V1-7
