@@ -168,7 +168,7 @@ impl Scheduler {
     {
         let (is_synced, receiver) = watch::channel(false);
         synced.push(receiver);
-        let feed = Feed {
+        let feed: Feed<K, K> = Feed {
             kind: TypeMeta::resource::<K>(),
             api: Api::all(self.client.clone()),
             config: watcher::Config::default(),

@@ -165,7 +165,7 @@ fn pods_of(expansion: &Expansion<'_>, clique: &PodClique, running: &Running<'_>)
         .get(&(namespace.as_str(), name.as_str()))
         .cloned()
         .unwrap_or_default();
-    let seen: Vec<ObservedPod> = existing.iter().map(|pod| ObservedPod::from(*pod)).collect();
+    let seen: Vec<ObservedPod> = existing.iter().copied().cloned().map(ObservedPod::from).collect();
     let plan = pods::plan(clique, &seen);
     let stays = |pod: &&&Pod| plan.delete.iter().all(|victim| victim.name != pod.name_any());
     let create = |new: &NewPod| pod::pod(expansion, clique, new, "");
@@ -180,7 +180,7 @@ fn pods_of(expansion: &Expansion<'_>, clique: &PodClique, running: &Running<'_>)
 fn list_pods(gang: &mut PodGang, pods: &[(&PodClique, Vec<Pod>)]) {
     let seen: Vec<Vec<ObservedPod>> = pods
         .iter()
-        .map(|(_, pods)| pods.iter().map(ObservedPod::from).collect())
+        .map(|(_, pods)| pods.iter().cloned().map(ObservedPod::from).collect())
         .collect();
     let names: Vec<String> = pods.iter().map(|(clique, _)| clique.name_any()).collect();
     let members: Members<'_> = pods
