@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 #[global_allocator]
 static ALLOCATOR: dhat::Alloc = dhat::Alloc;
 
-const PODS: usize = 10_000;
+const PODS: usize = 1_000;
 
 fn main() -> Result<(), serde_json::Error> {
     let _profiler = dhat::Profiler::builder().testing().build();
@@ -49,6 +49,7 @@ fn measure<T>(name: &str, make: impl FnOnce() -> serde_json::Result<Vec<T>>) -> 
 /// A pod of a clique that runs, with what the API server, the kubelet and the record of writers add to it.
 fn pod(index: usize) -> Value {
     let condition = |name: &str| json!({"type": name, "status": "True", "lastTransitionTime": "2026-01-01T00:00:02Z"});
+    let conditions = ["PodScheduled", "Initialized", "ContainersReady", "Ready"].map(condition);
     json!({
         "apiVersion": "v1", "kind": "Pod",
         "metadata": {
@@ -86,7 +87,7 @@ fn pod(index: usize) -> Value {
         },
         "status": {
             "phase": "Running", "hostIP": "10.0.0.1", "podIP": "10.1.0.1", "startTime": "2026-01-01T00:00:01Z",
-            "conditions": ["PodScheduled", "Initialized", "ContainersReady", "Ready"].map(condition),
+            "conditions": conditions,
             "containerStatuses": [{
                 "name": "main", "ready": true, "restartCount": 0, "image": "registry.example/server:1",
                 "imageID": "registry.example/server@sha256:0", "containerID": "containerd://0",
