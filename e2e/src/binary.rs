@@ -36,8 +36,8 @@ pub fn binary(package: &str, profile: &str) -> Result<PathBuf, BinaryError> {
         });
     }
     let messages = String::from_utf8_lossy(&output.stdout);
-    let programs = messages.lines().filter_map(|line| program_in(line, package));
-    programs.last().ok_or_else(|| BinaryError::Missing {
+    let mut programs = messages.lines().filter_map(|line| program_in(line, package));
+    programs.next_back().ok_or_else(|| BinaryError::Missing {
         package: package.to_owned(),
     })
 }

@@ -136,7 +136,7 @@ where
                 Event::Init => listed.clear(),
                 Event::InitApply(object) => {
                     listed.insert(ObjectKey::of(object.meta()));
-                    take((kind, &self.store, self.read), object, &changed, &unreadable);
+                    take((kind, &self.store), object, self.read, &changed, &unreadable);
                 }
                 Event::InitDone => {
                     self.store
@@ -147,7 +147,7 @@ where
                 }
                 Event::Apply(object) => {
                     let version = Stamp::of(object.meta()).version;
-                    take((kind, &self.store, self.read), object, &changed, &unreadable);
+                    take((kind, &self.store), object, self.read, &changed, &unreadable);
                     self.store.reach(version);
                 }
                 Event::Delete(object) => {
@@ -166,8 +166,9 @@ fn is_not_served(error: &watcher::Error) -> bool {
 }
 
 fn take<W: Arrival, V>(
-    (kind, store, read): (&TypeMeta, &Store<V>, fn(W::Object) -> V),
+    (kind, store): (&TypeMeta, &Store<V>),
     object: W,
+    read: fn(W::Object) -> V,
     changed: &impl Fn(&Change<V>),
     unreadable: &impl Fn(Unreadable),
 ) {

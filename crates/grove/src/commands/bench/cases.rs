@@ -143,7 +143,7 @@ fn compare(file: &CaseFile, policy: Policy, name: &'static str) -> Line {
     }
 }
 
-pub(super) fn table(lines: &Vec<Line>) -> String {
+pub(super) fn table(lines: &[Line]) -> String {
     let mut rows = vec![row([
         "FILE",
         "POLICY",

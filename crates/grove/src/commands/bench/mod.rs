@@ -35,12 +35,12 @@ enum Command {
 
 pub(crate) fn run(args: &Args) -> ExitCode {
     let printed = match &args.command {
-        Command::Placement { nodes } => {
-            output::print(args.output, &placement::measure(*nodes as usize), placement::table)
-        }
+        Command::Placement { nodes } => output::print(args.output, &placement::measure(*nodes as usize), |lines| {
+            placement::table(lines)
+        }),
         Command::Cases { folder } => cases::measure(folder)
             .map_err(|error| Failure::Usage(one_line(error)))
-            .and_then(|lines| output::print(args.output, &lines, cases::table)),
+            .and_then(|lines| output::print(args.output, &lines, |lines| cases::table(lines))),
     };
     match printed {
         Ok(()) => ExitCode::SUCCESS,

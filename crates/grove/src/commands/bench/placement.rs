@@ -236,7 +236,7 @@ fn is_accepted(instance: &Instance, gang: &Gang, plan: &Plan) -> bool {
     check(&judged, &puts.collect::<Vec<_>>()).is_empty()
 }
 
-pub(super) fn table(lines: &Vec<Line>) -> String {
+pub(super) fn table(lines: &[Line]) -> String {
     let mut rows = vec![row([
         "CASE",
         "RESULT",

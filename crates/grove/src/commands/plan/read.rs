@@ -157,10 +157,7 @@ impl Input {
         };
         let levels = levels.iter().map(|text| level(text).ok_or_else(|| wrong(text)));
         let levels = levels.collect::<Result<Vec<_>, _>>()?;
-        self.set_default_topology(ClusterTopologySpec {
-            levels,
-            ..ClusterTopologySpec::default()
-        });
+        self.set_default_topology(ClusterTopologySpec { levels });
         Ok(())
     }
 
