@@ -320,7 +320,6 @@ async fn authorities_are_replaced_while_requests_run() -> Result<()> {
         authority: Duration::from_secs(24),
         leaf: Duration::from_secs(16),
         renew_before: Duration::from_secs(10),
-        settle: Duration::from_secs(2),
     };
     let stage = stage(lifetimes).await?;
     let secrets: Api<Secret> = Api::namespaced(stage.operator.clone(), NAMESPACE);

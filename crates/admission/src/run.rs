@@ -46,6 +46,7 @@ impl Admission {
         stop: CancellationToken,
     ) -> Result<(), rustls::Error> {
         let (sender, current) = watch::channel(None);
+        let (told, trusted) = watch::channel(None);
         let webhooks = Webhooks::new(self.policy.clone(), Lookup::new(self.client.clone()));
         let server = Server::new(webhooks, current.clone())?;
         let upkeep = Upkeep {
@@ -55,13 +56,13 @@ impl Admission {
         };
         let certificates = async {
             match self.provision {
-                Provision::Auto(auto) => auto.run(sender, clock).await,
+                Provision::Auto(auto) => auto.run(sender, trusted, clock).await,
                 Provision::Manual(manual) => manual.run(sender).await,
             }
         };
         tokio::select! {
             () = server.serve(listener, stop) => {}
-            ((), ()) = async { tokio::join!(certificates, upkeep.run(current, ready)) } => {}
+            ((), ()) = async { tokio::join!(certificates, upkeep.run(current, ready, told)) } => {}
         }
         Ok(())
     }

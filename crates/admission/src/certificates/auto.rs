@@ -1,7 +1,8 @@
 //! Certificates that the operator makes itself and keeps in a Secret of its namespace.
 //!
 //! Every replica runs this. They need not agree beforehand: whoever writes first wins, and the others take what it wrote.
-//! Nothing is polled: the loop sleeps until the Secret changes or the plan's next moment comes.
+//! Nothing is polled: the loop sleeps until the Secret changes, the API server has been told of other authorities, or the
+//! plan's next moment comes.
 
 use std::time::Duration;
 
@@ -16,7 +17,7 @@ use thiserror::Error;
 use tokio::sync::watch;
 use tokio::time::sleep;
 
-use super::{Certificates, Change, Lifetimes, Material, Plan, carry_out, plan, publish};
+use super::{Certificates, Change, Lifetimes, Material, Plan, Trusted, carry_out, plan, publish};
 
 const RETRY_MIN: Duration = Duration::from_secs(1);
 const RETRY_MAX: Duration = Duration::from_secs(30);
@@ -57,7 +58,12 @@ impl WriteError {
 
 impl Auto {
     /// Keeps the Secret in order and tells `sender` what it holds. Ends only with the future.
-    pub async fn run(self, sender: watch::Sender<Option<Certificates>>, clock: impl Fn() -> Timestamp) {
+    pub async fn run(
+        self,
+        sender: watch::Sender<Option<Certificates>>,
+        mut trusted: Trusted,
+        clock: impl Fn() -> Timestamp,
+    ) {
         let secrets: Api<Secret> = Api::namespaced(self.client.clone(), &self.namespace);
         let mut changes = std::pin::pin!(watch_object(secrets.clone(), &self.secret).default_backoff());
         let mut current: Option<Secret> = None;
@@ -68,7 +74,9 @@ impl Auto {
             if is_known {
                 let now = clock();
                 let material = current.as_ref().and_then(read);
-                let plan = plan(now, material.as_ref(), &self.names, &self.lifetimes);
+                let bundle = material.as_ref().map(Material::bundle);
+                let is_trusted = bundle.is_some() && *trusted.borrow_and_update() == bundle;
+                let plan = plan(now, material.as_ref(), &self.names, &self.lifetimes, is_trusted);
                 self.tell(&sender, material.as_ref(), plan);
                 match plan {
                     Plan::Keep { until } => wait = Some(duration(now, until)),
@@ -92,6 +100,7 @@ impl Auto {
             }
             tokio::select! {
                 Some(seen) = changes.next() => if self.take(seen, &mut current) { is_known = true },
+                Ok(()) = trusted.changed() => {}
                 () = sleep(wait.unwrap_or(RETRY_MAX)), if wait.is_some() => {}
             }
         }

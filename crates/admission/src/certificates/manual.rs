@@ -1,10 +1,13 @@
 //! Certificates that somebody else puts into a directory: `tls.crt`, `tls.key` and, if the API server is not told
 //! otherwise, `ca.crt`.
 //!
-//! The directory is read again at an interval: a mounted Secret changes by a swapped link, minutes after the fact, and no
-//! event of the file system tells that on every platform. Files that cannot be used leave what is served as it is.
+//! Whether a file is another one is looked up at an interval, by what the directory says of it; only then is it read. A
+//! mounted Secret changes by a swapped link, up to a minute after the fact, and on some volumes no event of the file
+//! system tells of it: with events there would have to be a look at an interval all the same. Files that cannot be used
+//! leave what is served as it is.
 
 use std::io;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -14,7 +17,15 @@ use tokio::sync::watch;
 use super::{CertificateError, Certificates, publish};
 
 /// Well below the minute or so that a kubelet takes to update a mount.
-const READ_EVERY: Duration = Duration::from_secs(10);
+const LOOK_EVERY: Duration = Duration::from_secs(10);
+
+const CHAIN: &str = "tls.crt";
+const KEY: &str = "tls.key";
+const AUTHORITIES: &str = "ca.crt";
+
+/// By what a file that was replaced or written over differs: where it is, how long, and when it was changed. None for a
+/// file that is not there.
+type Mark = Option<(u64, u64, i64, i64)>;
 
 /// Why a directory is of no use.
 #[derive(Debug, Error)]
@@ -34,12 +45,19 @@ pub struct Manual {
 impl Manual {
     /// Tells `sender` what the directory holds, and every change of it. Ends only with the future.
     pub async fn run(self, sender: watch::Sender<Option<Certificates>>) {
-        let mut interval = tokio::time::interval(READ_EVERY);
+        let mut interval = tokio::time::interval(LOOK_EVERY);
         let mut last_problem = String::new();
+        let mut read = None;
         loop {
             interval.tick().await;
+            let marks = self.marks().await;
+            if read == Some(marks) {
+                continue;
+            }
             let problem = match self.read().await {
                 Ok(certificates) => {
+                    // Looked up before: what changes meanwhile is read the next time.
+                    read = Some(marks);
                     if publish(&sender, certificates) {
                         tracing::info!(dir = %self.dir.display(), "webhook certificates in force");
                     }
@@ -55,9 +73,17 @@ impl Manual {
         }
     }
 
+    async fn marks(&self) -> [Mark; 3] {
+        let mark = async |name: &str| {
+            let found = tokio::fs::metadata(self.dir.join(name)).await.ok()?;
+            Some((found.ino(), found.size(), found.mtime(), found.mtime_nsec()))
+        };
+        [mark(CHAIN).await, mark(KEY).await, mark(AUTHORITIES).await]
+    }
+
     async fn read(&self) -> Result<Certificates, ManualError> {
-        let (chain, key) = (self.file("tls.crt").await?, self.file("tls.key").await?);
-        let authorities = match self.file("ca.crt").await {
+        let (chain, key) = (self.file(CHAIN).await?, self.file(KEY).await?);
+        let authorities = match self.file(AUTHORITIES).await {
             Ok(bytes) => Some(String::from_utf8_lossy(&bytes).into_owned()),
             Err(ManualError::Read { error, .. }) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => return Err(error),

@@ -40,7 +40,6 @@ impl std::fmt::Debug for Material {
 /// What a plan looks at in a certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Facts {
-    pub(super) not_before: Timestamp,
     pub(super) not_after: Timestamp,
     pub(super) names: BTreeSet<String>,
 }
@@ -66,7 +65,7 @@ impl Material {
 
     pub fn data(&self) -> BTreeMap<String, ByteString> {
         [
-            (AUTHORITIES, self.authorities.concat()),
+            (AUTHORITIES, self.bundle()),
             (AUTHORITY_KEY, self.authority_key.clone()),
             (LEAF, self.leaf.clone()),
             (LEAF_KEY, self.leaf_key.clone()),
@@ -76,15 +75,22 @@ impl Material {
     }
 
     pub fn certificates(&self) -> Result<Certificates, CertificateError> {
-        Certificates::from_pem(
-            self.leaf.as_bytes(),
-            self.leaf_key.as_bytes(),
-            Some(self.authorities.concat()),
-        )
+        Certificates::from_pem(self.leaf.as_bytes(), self.leaf_key.as_bytes(), Some(self.bundle()))
     }
 
     pub(super) fn newest_facts(&self) -> Option<Facts> {
         facts(self.authorities.first()?)
+    }
+
+    /// When the last of the authorities that the newest one replaces has expired; none if there are no others.
+    pub(super) fn replaced_until(&self) -> Option<Timestamp> {
+        let replaced = self.authorities.iter().skip(1);
+        replaced.filter_map(|pem| Some(facts(pem)?.not_after)).max()
+    }
+
+    /// The authorities to trust, as PEM.
+    pub(super) fn bundle(&self) -> String {
+        self.authorities.concat()
     }
 
     pub(super) fn leaf_facts(&self) -> Option<Facts> {
@@ -119,7 +125,6 @@ fn facts(pem: &str) -> Option<Facts> {
     let names = certificate.subject_alternative_name().ok()?;
     let names = names.map(|names| names.value.general_names.iter().filter_map(name).collect());
     Some(Facts {
-        not_before: Timestamp::from_second(validity.not_before.timestamp()).ok()?,
         not_after: Timestamp::from_second(validity.not_after.timestamp()).ok()?,
         names: names.unwrap_or_default(),
     })

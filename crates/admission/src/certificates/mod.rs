@@ -41,6 +41,9 @@ pub struct Certificates {
 /// The certificates in force, once there are any.
 pub type Current = watch::Receiver<Option<Certificates>>;
 
+/// The authorities (PEM) that the API server was last told to trust, once it was told of any.
+pub type Trusted = watch::Receiver<Option<String>>;
+
 /// Why a certificate cannot be served.
 #[derive(Debug, Error)]
 pub enum CertificateError {
@@ -90,8 +93,6 @@ pub struct Lifetimes {
     pub leaf: Duration,
     /// A leaf is renewed when less than this is left of it.
     pub renew_before: Duration,
-    /// How long every replica and the API server need, at the most, to learn of what was written to the Secret.
-    pub settle: Duration,
 }
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
@@ -102,7 +103,6 @@ impl Default for Lifetimes {
             authority: DAY * 3650,
             leaf: DAY * 365,
             renew_before: DAY * 90,
-            settle: Duration::from_secs(60),
         }
     }
 }

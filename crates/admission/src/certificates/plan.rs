@@ -1,8 +1,9 @@
 //! What to do about the certificates now, and when to look again.
 //!
-//! An authority is replaced in three steps, each of which everybody has learnt of before the next: the new one is
-//! trusted beside the old, then it signs what is served, then the old one is trusted no more. So no call is refused. All
-//! that a step needs to know is in the Secret, and any replica can take it.
+//! An authority is replaced in three steps, and none of them waits for a time to pass: the new one is trusted beside the
+//! old; from the next renewal on it signs what is served, if the API server is known to have been told of it; the old one
+//! is dropped when it has expired. So no call is refused, however late a replica learns of a step. All else that a step
+//! needs to know is in the Secret, and any replica can take it.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -38,8 +39,15 @@ pub enum Plan {
     Write(Change),
 }
 
-/// Decides on what the Secret holds; `None` is nothing of use.
-pub fn plan(now: Timestamp, material: Option<&Material>, names: &[String], lifetimes: &Lifetimes) -> Plan {
+/// Decides on what the Secret holds; `None` is nothing of use. `is_trusted` says that the API server has been told of its
+/// newest authority.
+pub fn plan(
+    now: Timestamp,
+    material: Option<&Material>,
+    names: &[String],
+    lifetimes: &Lifetimes,
+    is_trusted: bool,
+) -> Plan {
     let seen = material.and_then(|material| Some((material, material.newest_facts()?, material.leaf_facts()?)));
     let Some((material, newest, leaf)) = seen else {
         return Plan::Write(Change::Everything);
@@ -50,38 +58,22 @@ pub fn plan(now: Timestamp, material: Option<&Material>, names: &[String], lifet
     if newest.not_after <= now || leaf.not_after <= now {
         return Plan::Write(Change::Everything);
     }
-    if issuer > 0 {
-        let is_trusted_by_all = later(made_at(newest.not_before), lifetimes.settle);
-        return from(now, is_trusted_by_all, Change::RenewLeaf);
-    }
-    let wanted: BTreeSet<String> = names.iter().cloned().collect();
-    if !wanted.is_subset(&leaf.names) {
-        return Plan::Write(Change::RenewLeaf);
-    }
     // A leaf must not outlive the authority that signs it.
-    let mut steps = vec![
-        (earlier(newest.not_after, lifetimes.leaf), Change::AddAuthority),
-        (earlier(leaf.not_after, lifetimes.renew_before), Change::RenewLeaf),
-    ];
-    if material.authorities.len() > 1 {
-        let is_served_by_all = later(made_at(leaf.not_before), lifetimes.settle);
-        steps.push((is_served_by_all, Change::DropAuthorities));
+    let mut steps = vec![(earlier(newest.not_after, lifetimes.leaf), Change::AddAuthority)];
+    if issuer == 0 || is_trusted {
+        let wanted: BTreeSet<String> = names.iter().cloned().collect();
+        let renewal = match wanted.is_subset(&leaf.names) {
+            true => earlier(leaf.not_after, lifetimes.renew_before),
+            false => now,
+        };
+        steps.push((renewal, Change::RenewLeaf));
     }
+    let replaced = material.replaced_until();
+    steps.extend(replaced.map(|expired| (expired, Change::DropAuthorities)));
     let due = steps.iter().find(|(moment, _)| *moment <= now);
-    let next = steps.iter().map(|(moment, _)| *moment).min().unwrap_or(leaf.not_after);
+    let next = steps.iter().map(|(moment, _)| *moment).min();
+    let next = next.map_or(leaf.not_after, |next| next.min(leaf.not_after));
     due.map_or(Plan::Keep { until: next }, |(_, change)| Plan::Write(*change))
-}
-
-fn from(now: Timestamp, moment: Timestamp, change: Change) -> Plan {
-    if moment <= now {
-        Plan::Write(change)
-    } else {
-        Plan::Keep { until: moment }
-    }
-}
-
-fn made_at(not_before: Timestamp) -> Timestamp {
-    later(not_before, BACKDATE)
 }
 
 pub(super) fn later(moment: Timestamp, by: Duration) -> Timestamp {
@@ -110,7 +102,7 @@ mod tests {
     }
 
     fn planned(now: Timestamp, material: Option<&Material>) -> Plan {
-        plan(now, material, &names(), &Lifetimes::default())
+        plan(now, material, &names(), &Lifetimes::default(), true)
     }
 
     fn made(change: Change, now: Timestamp, material: Option<&Material>) -> Material {
@@ -136,7 +128,6 @@ mod tests {
 
     #[test]
     fn an_authority_is_replaced_in_three_steps() {
-        let settle = Lifetimes::default().settle;
         let first = made(Change::Everything, start(), None);
         // Nine years on, with a leaf that is still good.
         let now = later(start(), DAY * (3650 - 365));
@@ -146,20 +137,25 @@ mod tests {
         let both = made(Change::AddAuthority, now, Some(&first));
         assert_eq!((both.authorities.len(), both.issuer()), (2, Some(1)));
         assert_eq!(both.leaf, first.leaf);
-        let trusted = later(now, settle);
-        assert_eq!(planned(now, Some(&both)), Plan::Keep { until: trusted });
-        assert_eq!(planned(trusted, Some(&both)), Plan::Write(Change::RenewLeaf));
+        // The leaf of yesterday serves as long as any other.
+        let renewal = later(now, DAY * 274);
+        assert_eq!(planned(now, Some(&both)), Plan::Keep { until: renewal });
+        assert_eq!(planned(renewal, Some(&both)), Plan::Write(Change::RenewLeaf));
+        // The new authority signs nothing before the API server has been told of it, however due it is.
+        let untold = plan(renewal, Some(&both), &names(), &Lifetimes::default(), false);
+        let leaf_ends = later(renewal, DAY * 90);
+        assert_eq!(untold, Plan::Keep { until: leaf_ends });
 
-        let signed = made(Change::RenewLeaf, trusted, Some(&both));
+        let signed = made(Change::RenewLeaf, renewal, Some(&both));
         assert_eq!((signed.authorities.len(), signed.issuer()), (2, Some(0)));
-        let served = later(trusted, settle);
-        assert_eq!(planned(trusted, Some(&signed)), Plan::Keep { until: served });
-        assert_eq!(planned(served, Some(&signed)), Plan::Write(Change::DropAuthorities));
+        let expired = later(start(), DAY * 3650);
+        assert_eq!(planned(renewal, Some(&signed)), Plan::Keep { until: expired });
+        assert_eq!(planned(expired, Some(&signed)), Plan::Write(Change::DropAuthorities));
 
-        let done = made(Change::DropAuthorities, served, Some(&signed));
+        let done = made(Change::DropAuthorities, expired, Some(&signed));
         assert_eq!(done.authorities, signed.authorities[..1]);
         assert_eq!(done.leaf, signed.leaf);
-        assert!(matches!(planned(served, Some(&done)), Plan::Keep { .. }));
+        assert!(matches!(planned(expired, Some(&done)), Plan::Keep { .. }));
     }
 
     #[test]
@@ -168,13 +164,13 @@ mod tests {
         let more = vec!["10.0.0.7".to_owned()];
         let lifetimes = Lifetimes::default();
         assert_eq!(
-            plan(start(), Some(&material), &more, &lifetimes),
+            plan(start(), Some(&material), &more, &lifetimes, true),
             Plan::Write(Change::RenewLeaf)
         );
         let renewed = carry_out(Change::RenewLeaf, Some(&material), &more, start(), &lifetimes).unwrap();
         assert!(matches!(planned(start(), Some(&renewed)), Plan::Keep { .. }));
         assert!(matches!(
-            plan(start(), Some(&renewed), &more, &lifetimes),
+            plan(start(), Some(&renewed), &more, &lifetimes, true),
             Plan::Keep { .. }
         ));
     }

@@ -41,8 +41,14 @@ impl std::fmt::Debug for Upkeep {
 }
 
 impl Upkeep {
-    /// Waits for certificates, registers, and stays. `registered` becomes true with the first success.
-    pub async fn run(self, mut certificates: Current, registered: watch::Sender<bool>) {
+    /// Waits for certificates, registers, and stays. `registered` becomes true with the first success; `trusted` is told
+    /// of the authorities with every one.
+    pub async fn run(
+        self,
+        mut certificates: Current,
+        registered: watch::Sender<bool>,
+        trusted: watch::Sender<Option<String>>,
+    ) {
         let selected = watcher::Config::default().labels(&format!("{MANAGED_BY}={MANAGED_BY_OPERATOR}"));
         let mutating: Api<MutatingWebhookConfiguration> = Api::all(self.client.clone());
         let validating: Api<ValidatingWebhookConfiguration> = Api::all(self.client.clone());
@@ -54,11 +60,17 @@ impl Upkeep {
         let mut is_due = true;
         let mut retry = RETRY_MIN;
         loop {
-            let desired = self.desired(&mut certificates);
+            let authorities = authorities(&mut certificates);
+            let desired = registration(&self.policy, &self.endpoint, authorities.as_deref());
             if is_due {
                 is_due = match self.write(&desired).await {
                     Ok(()) => {
                         registered.send_replace(true);
+                        trusted.send_if_modified(|known| {
+                            let is_news = *known != authorities;
+                            *known = authorities;
+                            is_news
+                        });
                         retry = RETRY_MIN;
                         false
                     }
@@ -81,14 +93,6 @@ impl Upkeep {
         }
     }
 
-    fn desired(&self, certificates: &mut Current) -> Registration {
-        let current = certificates.borrow_and_update();
-        let authorities = current
-            .as_ref()
-            .and_then(|certificates| certificates.authorities.as_deref());
-        registration(&self.policy, &self.endpoint, authorities)
-    }
-
     async fn write(&self, desired: &Registration) -> Result<(), kube::Error> {
         apply(&Api::all(self.client.clone()), &desired.mutating).await?;
         let validating: Api<ValidatingWebhookConfiguration> = Api::all(self.client.clone());
@@ -102,6 +106,13 @@ impl Upkeep {
         }
         Ok(())
     }
+}
+
+fn authorities(certificates: &mut Current) -> Option<String> {
+    let current = certificates.borrow_and_update();
+    current
+        .as_ref()
+        .and_then(|certificates| certificates.authorities.clone())
 }
 
 async fn apply<K>(api: &Api<K>, configurations: &[K]) -> Result<(), kube::Error>

@@ -62,7 +62,7 @@ topologyAwareScheduling:
   levels: [{domain: rack, key: example.com/rack}, {domain: host, key: kubernetes.io/hostname}]
 ";
 
-async fn install(cluster: &Cluster) -> Result<()> {
+pub(crate) async fn install(cluster: &Cluster) -> Result<()> {
     let api = Api::all(cluster.client());
     for definition in grove_api::crds::all() {
         let name = definition

@@ -1,6 +1,8 @@
 //! The webhook server as the API server meets it: over TLS on loopback, with the embedded cluster behind it.
 
 mod kit;
+mod modes;
+mod replicas;
 mod rules;
 mod secret;
 mod tls;

@@ -27,21 +27,32 @@ const LIFETIMES: Lifetimes = Lifetimes {
     authority: Duration::from_secs(30 * 60 * 60),
     leaf: Duration::from_secs(8 * 60 * 60),
     renew_before: Duration::from_secs(2 * 60 * 60),
-    settle: Duration::from_secs(60),
 };
 
-/// Starts a replica's upkeep of the Secret.
-fn replica(cluster: &Cluster, tasks: &mut JoinSet<()>) -> Current {
-    let auto = Auto {
+fn auto(cluster: &Cluster) -> Auto {
+    Auto {
         client: cluster.client(),
         namespace: "default".to_owned(),
         secret: SECRET.to_owned(),
         names: names(),
         lifetimes: LIFETIMES,
-    };
+    }
+}
+
+fn upkeep(cluster: &Cluster) -> Upkeep {
+    Upkeep {
+        client: cluster.client(),
+        policy: Policy::new(&configuration(FULL), OPERATOR),
+        endpoint: Endpoint::Url("https://127.0.0.1:1".to_owned()),
+    }
+}
+
+/// Starts a replica's upkeep of the Secret, without webhooks.
+fn replica(cluster: &Cluster, tasks: &mut JoinSet<()>) -> Current {
     let (sender, current) = watch::channel(None);
+    let (_, trusted) = watch::channel(None);
     let clock = cluster.clock();
-    tasks.spawn(auto.run(sender, move || clock.now()));
+    tasks.spawn(auto(cluster).run(sender, trusted, move || clock.now()));
     current
 }
 
@@ -97,6 +108,37 @@ async fn a_leaf_is_renewed_at_its_moment_by_one_and_served_by_all() -> Result<()
     Ok(())
 }
 
+/// An authority of thirty hours: two stand beside each other from the twenty-second on, the new one signs at the next
+/// renewal, and the old one goes when it has expired. What is in force is trusted at every moment.
+#[tokio::test(start_paused = true)]
+async fn an_authority_is_replaced_without_a_gap_and_without_a_wait() -> Result<()> {
+    let cluster = Cluster::builder().start();
+    let mut tasks = JoinSet::new();
+    let (sender, mut current) = watch::channel(None);
+    let (told, trusted) = watch::channel(None);
+    let (registered, _is_registered) = watch::channel(false);
+    let clock = cluster.clock();
+    tasks.spawn(auto(&cluster).run(sender, trusted.clone(), move || clock.now()));
+    tasks.spawn(upkeep(&cluster).run(current.clone(), registered, told));
+    in_force(&mut current).await?;
+    let first = stored(&cluster).await?.data()["ca.crt"].0.clone();
+    let mut steps = Vec::new();
+    let begun = tokio::time::Instant::now();
+    loop {
+        let material = stored(&cluster).await?;
+        let bundle = String::from_utf8(material.data()["ca.crt"].0.clone())?;
+        timeout(HOUR, trusted.clone().wait_for(|known| known.as_ref() == Some(&bundle))).await??;
+        let count = bundle.matches("BEGIN CERTIFICATE").count();
+        steps.push((begun.elapsed().as_secs() / 3600, count));
+        if count == 1 && bundle.as_bytes() != first {
+            break;
+        }
+        timeout(DAY, current.changed()).await??;
+    }
+    assert_eq!(steps, [(0, 1), (6, 1), (12, 1), (18, 1), (22, 2), (24, 2), (30, 1)]);
+    Ok(())
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_secret_that_is_emptied_or_deleted_is_filled_again() -> Result<()> {
     let cluster = Cluster::builder().start();
@@ -125,12 +167,8 @@ async fn webhooks_are_registered_and_put_back_when_changed_or_removed() -> Resul
     let mut tasks = JoinSet::new();
     let (certificates, current) = watch::channel(Some(made().certificates()?));
     let (registered, mut is_registered) = watch::channel(false);
-    let upkeep = Upkeep {
-        client: cluster.client(),
-        policy: Policy::new(&configuration(FULL), OPERATOR),
-        endpoint: Endpoint::Url("https://127.0.0.1:1".to_owned()),
-    };
-    tasks.spawn(upkeep.run(current, registered));
+    let (told, _trusted) = watch::channel(None);
+    tasks.spawn(upkeep(&cluster).run(current, registered, told));
     timeout(DAY, is_registered.wait_for(|registered| *registered)).await??;
     let name = "podcliqueset-validating-webhook";
 
