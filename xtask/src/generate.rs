@@ -4,7 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, ensure};
-use grove_api::crds;
+use grove_api::{crds, rights};
 use grove_e2e::{ControlPlane, Identity};
 
 use crate::files::tracked_files;
@@ -33,7 +33,8 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         return check_all();
     }
     let table = traceability::table(&tracked_files()?)?;
-    for (path, text) in definitions()?.into_iter().chain([(rules_table(), table.text)]) {
+    let others = [(rules_table(), table.text), cluster_role()?];
+    for (path, text) in definitions()?.into_iter().chain(others) {
         fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
     }
     // Written all the same, so that what is missing is seen in its place.
@@ -51,11 +52,21 @@ pub(crate) fn check_all() -> Result<()> {
     );
     let table = traceability::table(&tracked_files()?)?;
     report(&table.findings)?;
-    check(definitions.into_iter().chain([(rules_table(), table.text)]))
+    let others = [(rules_table(), table.text), cluster_role()?];
+    check(definitions.into_iter().chain(others))
 }
 
 fn rules_table() -> PathBuf {
     root().join("docs/traceability.md")
+}
+
+/// What the operator may do, for the chart.
+fn cluster_role() -> Result<(PathBuf, String)> {
+    let text = serde_saphyr::to_string(&rights::cluster_role())?;
+    Ok((
+        root().join("charts/grove/rbac/operator.yaml"),
+        format!("{HEADER}{text}"),
+    ))
 }
 
 fn report(findings: &[String]) -> Result<()> {

@@ -32,6 +32,7 @@ pub mod labels;
 pub mod podclique;
 pub mod podcliqueset;
 pub mod podgang;
+pub mod rights;
 pub mod scaling_group;
 pub mod sharing;
 pub mod status;

@@ -1,4 +1,5 @@
-//! One control plane and one operator for all tests of this binary.
+//! One control plane and one operator for all tests of this binary. The operator has the rights of its role, and no
+//! others.
 
 use std::collections::BTreeSet;
 use std::fmt::Debug;
@@ -7,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use grove_api::config::{self, Overrides};
-use grove_api::{PodCliqueSet, crds};
+use grove_api::{PodCliqueSet, crds, rights};
 use grove_controllers::{Operator, Settings};
 use grove_e2e::{ControlPlane, Identity, Shared, eventually};
 use jiff::Timestamp;
@@ -227,8 +228,9 @@ async fn start(plane: &ControlPlane) -> Result<()> {
         workers: 16,
         clock: Arc::new(Timestamp::now),
     };
+    grant(&admin).await?;
     // The client belongs to the runtime that makes it.
-    let config = plane.kubeconfig(Identity::Admin);
+    let config = plane.kubeconfig(Identity::Operator);
     RUNTIME.spawn(async move {
         let kubeconfig = kube::config::Kubeconfig::read_from(config).expect("a kubeconfig that was just written");
         let config = kube::Config::from_custom_kubeconfig(kubeconfig, &Default::default()).await;
@@ -245,6 +247,15 @@ pub(crate) fn uids(pods: &[Pod]) -> BTreeSet<String> {
 pub(crate) fn images(pods: &[Pod]) -> BTreeSet<String> {
     let image = |pod: &Pod| pod.spec.as_ref()?.containers[0].image.clone();
     pods.iter().filter_map(image).collect()
+}
+
+/// Gives the operator's account the rights that the chart gives it, and no others.
+async fn grant(admin: &Client) -> Result<()> {
+    let params = PostParams::default();
+    let (cluster_wide, _) = rights::bindings("grove-system");
+    Api::all(admin.clone()).create(&params, &rights::cluster_role()).await?;
+    Api::all(admin.clone()).create(&params, &cluster_wide).await?;
+    Ok(())
 }
 
 pub(crate) fn names<K: Resource>(objects: &[K]) -> Vec<String> {

@@ -246,6 +246,13 @@ mod tests {
     }
 
     #[test]
+    fn every_configuration_is_one_that_the_operator_may_write() {
+        let mut names = Webhook::ALL.map(configuration_name);
+        names.sort_unstable();
+        assert_eq!(names, grove_api::rights::WEBHOOK_CONFIGURATIONS);
+    }
+
+    #[test]
     fn what_is_switched_off_is_retired() {
         let endpoint = Endpoint::Url("https://127.0.0.1:1".to_owned());
         let off = registered("authorizer: {enabled: false}", &endpoint);

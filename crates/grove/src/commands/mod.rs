@@ -6,6 +6,7 @@ pub(crate) mod crds;
 pub(crate) mod demo;
 pub(crate) mod operator;
 pub(crate) mod plan;
+pub(crate) mod rbac;
 pub(crate) mod scheduler;
 pub(crate) mod topology;
 pub(crate) mod wait_for;

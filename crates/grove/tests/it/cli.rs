@@ -171,6 +171,35 @@ fn crds_are_printed_as_they_are_committed() {
     assert!(without.len() < printed(&[]).len());
 }
 
+/// What it prints lets the operator do what its defaults need: the Secret and the Lease are those of a bare configuration.
+#[test]
+fn the_roles_are_printed_for_the_operator_as_it_is_by_default() {
+    let output = grove().args(["rbac", "--namespace", "here"]).output().unwrap();
+    assert!(output.status.success());
+    let printed = String::from_utf8(output.stdout).unwrap();
+    let kinds: Vec<&str> = printed.lines().filter_map(|line| line.strip_prefix("kind: ")).collect();
+    let expected = [
+        "ServiceAccount",
+        "ClusterRole",
+        "ClusterRoleBinding",
+        "Role",
+        "RoleBinding",
+    ];
+    assert_eq!(kinds, expected);
+    let committed = include_str!("../../../../charts/grove/rbac/operator.yaml");
+    let (_, committed) = committed.split_once('\n').unwrap();
+    assert!(printed.contains(committed));
+    let defaults = grove_api::config::parse(b"{}", &grove_api::config::Overrides::default()).unwrap();
+    let defaults = defaults.configuration;
+    for name in [
+        &defaults.server.webhooks.secret_name,
+        &defaults.leader_election.resource_name,
+    ] {
+        assert!(printed.contains(name.as_str()), "{name}");
+    }
+    assert_eq!(printed.matches("namespace: here").count(), 5);
+}
+
 #[test]
 fn the_demo_tells_its_story_and_ends() {
     let output = grove().args(["demo", "--once", "--nodes", "32"]).output().unwrap();

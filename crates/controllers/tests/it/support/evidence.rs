@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
+use grove_api::rights;
 use grove_simcluster::history::{History, Requests, Write, Writes};
+use grove_simcluster::server::Intent;
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::Value;
 
@@ -45,6 +47,31 @@ impl World {
             .into_iter()
             .filter_map(|(name, write)| Some((name, write.after()?)));
         there.collect()
+    }
+
+    /// What the operator asked for that its roles do not allow.
+    pub(crate) fn beyond_rights(&self) -> BTreeSet<String> {
+        let rules = rights::cluster_role().rules.unwrap_or_default();
+        let asked = self.history().requests().by_user(OPERATOR);
+        let beyond = asked.only(|asked| {
+            let Intent {
+                verb,
+                resource,
+                subresource,
+                name,
+                ..
+            } = &asked.intent;
+            let plural = match subresource.as_str() {
+                "" => resource.plural.to_string(),
+                subresource => format!("{}/{subresource}", resource.plural),
+            };
+            let verb = format!("{verb:?}").to_lowercase();
+            !rights::allows(&rules, (&resource.group, &plural), &verb, name)
+        });
+        let words = beyond
+            .iter()
+            .map(|asked| format!("{:?} {:?}", asked.intent.verb, asked.intent.resource));
+        words.collect()
     }
 
     /// Shows how all pods stood after each write since a revision.

@@ -82,6 +82,16 @@ pub(crate) struct World {
     nodes: Cell<usize>,
 }
 
+/// Whatever a scenario is about, in it the operator stays within its rights.
+impl Drop for World {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            let beyond = self.beyond_rights();
+            assert!(beyond.is_empty(), "crates/api/src/rights.rs does not grant {beyond:?}");
+        }
+    }
+}
+
 impl World {
     /// A cluster with this many nodes, each with room for ten pods, that binds pod by pod to the first node that fits.
     pub(crate) async fn plain(nodes: usize) -> Self {

@@ -1,0 +1,249 @@
+//! What the operator may do in a cluster: the least that its code needs, kind by kind.
+//!
+//! The ClusterRole of the chart is written from this list (`cargo xtask gen`), and `grove rbac` prints it. Tests hold the
+//! operator to it: on the embedded cluster no request of any scenario goes beyond it, and on a real API server the
+//! operator runs with these rights and no others.
+
+use k8s_openapi::api::core::v1::ServiceAccount;
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, PolicyRule, Role, RoleBinding, RoleRef, Subject};
+use kube::core::ObjectMeta;
+
+use crate::{GROUP, SCHEDULER_GROUP, TOPOLOGY_DOMAIN_GROUP};
+
+/// Name of the operator's account, and of the roles that are bound to it.
+pub const OPERATOR: &str = "grove-operator";
+
+/// The webhook configurations that the operator keeps.
+pub const WEBHOOK_CONFIGURATIONS: [&str; 6] = [
+    "authorizer-webhook",
+    "clustertopology-validating-webhook",
+    "podcliqueset-defaulting-webhook",
+    "podcliqueset-validating-webhook",
+    "replicas-validating-webhook",
+    "topologydomain-validating-webhook",
+];
+
+const RBAC: &str = "rbac.authorization.k8s.io";
+const ADMISSION: &str = "admissionregistration.k8s.io";
+
+const SEE: &[&str] = &["get", "list", "watch"];
+/// What the operator makes it also mends and removes.
+const OWN: &[&str] = &["get", "list", "watch", "create", "update", "patch", "delete"];
+/// What it makes and never changes but for labels that somebody took away, or by a patch of one field.
+const OWN_BY_PATCH: &[&str] = &["get", "list", "watch", "create", "patch", "delete"];
+/// What is somebody else's and gets a finalizer.
+const HOLD: &[&str] = &["get", "list", "watch", "patch"];
+
+/// Group, resources, verbs.
+type Right = (&'static str, &'static [&'static str], &'static [&'static str]);
+
+const CLUSTER_WIDE: &[Right] = &[
+    // What users and admins write.
+    (GROUP, &["podcliquesets"], HOLD),
+    (GROUP, &["clustertopologies"], OWN_BY_PATCH),
+    (GROUP, &["clustertopologybindings"], SEE),
+    (TOPOLOGY_DOMAIN_GROUP, &["topologydomains"], HOLD),
+    ("resource.k8s.io", &["resourceclaimtemplates"], &["get"]),
+    // What becomes of it.
+    (GROUP, &["podcliques", "podcliquescalinggroups"], OWN),
+    (SCHEDULER_GROUP, &["podgangs"], OWN),
+    ("", &["pods"], OWN_BY_PATCH),
+    ("", &["services"], OWN),
+    ("autoscaling", &["horizontalpodautoscalers"], OWN),
+    ("apps", &["controllerrevisions"], OWN_BY_PATCH),
+    ("resource.k8s.io", &["resourceclaims"], OWN),
+    // Roles by which waiting pods see the cliques that they wait for; nobody can give away what he has not.
+    (RBAC, &["roles", "rolebindings"], OWN),
+    ("resource.nvidia.com", &["computedomains"], OWN),
+    // What is told of it.
+    (
+        GROUP,
+        &[
+            "podcliquesets/status",
+            "podcliques/status",
+            "podcliquescalinggroups/status",
+            "clustertopologies/status",
+        ],
+        &["patch"],
+    ),
+    (SCHEDULER_GROUP, &["podgangs/status"], &["patch"]),
+    (TOPOLOGY_DOMAIN_GROUP, &["topologydomains/status"], &["patch"]),
+    ("events.k8s.io", &["events"], &["create"]),
+    // An owner that waits for what it owns may only be named by those who may hold it.
+    (
+        GROUP,
+        &[
+            "podcliquesets/finalizers",
+            "podcliques/finalizers",
+            "podcliquescalinggroups/finalizers",
+        ],
+        &["update"],
+    ),
+    // Other schedulers, and whether their kinds are there at all.
+    ("apiextensions.k8s.io", &["customresourcedefinitions"], SEE),
+    ("kai.scheduler", &["topologies"], OWN_BY_PATCH),
+    ("kueue.x-k8s.io", &["topologies"], OWN_BY_PATCH),
+    (
+        "scheduling.run.ai",
+        &["podgroups"],
+        &["get", "list", "watch", "create", "patch"],
+    ),
+    // Who is asked before our kinds are stored.
+    (
+        ADMISSION,
+        &["mutatingwebhookconfigurations", "validatingwebhookconfigurations"],
+        &["get", "list", "watch", "create"],
+    ),
+];
+
+fn rule((group, resources, verbs): Right, names: &[&str]) -> PolicyRule {
+    let owned = |words: &[&str]| -> Vec<String> { words.iter().map(|word| (*word).to_owned()).collect() };
+    PolicyRule {
+        api_groups: Some(owned(&[group])),
+        resources: Some(owned(resources)),
+        resource_names: Some(owned(names)).filter(|names| !names.is_empty()),
+        verbs: owned(verbs),
+        ..PolicyRule::default()
+    }
+}
+
+/// What the operator may do in the whole cluster.
+pub fn cluster_role() -> ClusterRole {
+    let mut rules: Vec<PolicyRule> = CLUSTER_WIDE.iter().map(|right| rule(*right, &[])).collect();
+    let configurations: Right = (
+        ADMISSION,
+        &["mutatingwebhookconfigurations", "validatingwebhookconfigurations"],
+        &["patch", "delete"],
+    );
+    rules.push(rule(configurations, &WEBHOOK_CONFIGURATIONS));
+    ClusterRole {
+        metadata: named(None),
+        rules: Some(rules),
+        aggregation_rule: None,
+    }
+}
+
+/// Where the operator lives, and what it keeps there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Home<'a> {
+    pub namespace: &'a str,
+    /// The Secret of its certificates.
+    pub secret: &'a str,
+    /// The Lease of its leader.
+    pub lease: &'a str,
+}
+
+/// What the operator may do at home. One object of a kind can be allowed by name, to create it cannot.
+pub fn role(home: &Home<'_>) -> Role {
+    let kept = &["get", "list", "watch", "update"];
+    Role {
+        metadata: named(Some(home.namespace)),
+        rules: Some(vec![
+            rule(("", &["secrets"], kept), &[home.secret]),
+            rule(("", &["secrets"], &["create"]), &[]),
+            rule(("coordination.k8s.io", &["leases"], &["get", "update"]), &[home.lease]),
+            rule(("coordination.k8s.io", &["leases"], &["create"]), &[]),
+        ]),
+    }
+}
+
+/// The operator's account, in the namespace that it lives in.
+pub fn service_account(namespace: &str) -> ServiceAccount {
+    ServiceAccount {
+        metadata: named(Some(namespace)),
+        ..ServiceAccount::default()
+    }
+}
+
+/// Both roles, bound to the operator's account.
+pub fn bindings(namespace: &str) -> (ClusterRoleBinding, RoleBinding) {
+    let reference = |kind: &str| RoleRef {
+        api_group: Some(RBAC.to_owned()),
+        kind: kind.to_owned(),
+        name: OPERATOR.to_owned(),
+    };
+    let account = Subject {
+        kind: "ServiceAccount".to_owned(),
+        name: OPERATOR.to_owned(),
+        namespace: Some(namespace.to_owned()),
+        ..Subject::default()
+    };
+    let cluster_wide = ClusterRoleBinding {
+        metadata: named(None),
+        role_ref: reference("ClusterRole"),
+        subjects: Some(vec![account.clone()]),
+    };
+    let at_home = RoleBinding {
+        metadata: named(Some(namespace)),
+        role_ref: reference("Role"),
+        subjects: Some(vec![account]),
+    };
+    (cluster_wide, at_home)
+}
+
+fn named(namespace: Option<&str>) -> ObjectMeta {
+    ObjectMeta {
+        name: Some(OPERATOR.to_owned()),
+        namespace: namespace.map(str::to_owned),
+        ..ObjectMeta::default()
+    }
+}
+
+/// Whether these rules allow a verb on a resource (`pods`, `pods/status`) of a group; `name` is empty where no single
+/// object is meant.
+pub fn allows(rules: &[PolicyRule], (group, resource): (&str, &str), verb: &str, name: &str) -> bool {
+    let has = |words: &Option<Vec<String>>, word: &str| words.iter().flatten().any(|known| known == word);
+    rules.iter().any(|rule| {
+        has(&rule.api_groups, group)
+            && has(&rule.resources, resource)
+            && rule.verbs.iter().any(|known| known == verb)
+            && (rule.resource_names.is_none() || has(&rule.resource_names, name))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_granted_by_a_wildcard_or_twice_and_no_right_makes_more_rights() {
+        let home = Home {
+            namespace: "ns",
+            secret: "certificates",
+            lease: "leader",
+        };
+        let mut rules = cluster_role().rules.unwrap_or_default();
+        rules.extend(role(&home).rules.unwrap_or_default());
+        let mut seen = std::collections::BTreeSet::new();
+        for rule in &rules {
+            let groups = rule.api_groups.iter().flatten();
+            for (group, resource) in
+                groups.flat_map(|group| rule.resources.iter().flatten().map(move |one| (group, one)))
+            {
+                for verb in &rule.verbs {
+                    assert!(
+                        seen.insert((group, resource, verb)),
+                        "{verb} {resource}.{group} is granted twice"
+                    );
+                    assert!(
+                        [group, resource, verb].iter().all(|word| !word.contains('*')),
+                        "{rule:?}"
+                    );
+                    assert!(
+                        !matches!(verb.as_str(), "escalate" | "bind" | "impersonate"),
+                        "{rule:?}"
+                    );
+                }
+            }
+        }
+        assert!(allows(&rules, ("", "secrets"), "get", "certificates"));
+        assert!(!allows(&rules, ("", "secrets"), "get", "somebody-elses"));
+        assert!(!allows(
+            &cluster_role().rules.unwrap_or_default(),
+            ("", "secrets"),
+            "get",
+            "certificates"
+        ));
+        assert!(!allows(&rules, ("", "nodes"), "update", "n1"));
+    }
+}
