@@ -7,6 +7,7 @@ use grove_api::PodCliqueSetStatus;
 use grove_api::podcliqueset::UpdateStrategyType;
 use grove_api::status::LastError;
 use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::Resource;
 
 use grove_runtime::Notice;
@@ -79,6 +80,28 @@ pub(crate) fn update_steps<K: Resource<DynamicType = ()>>(
     }
 }
 
+/// Conditions that turn with this status, of types that are given with the status that is well. One that is new and says
+/// that all is well is no news.
+pub(crate) fn turns<K: Resource<DynamicType = ()>>(
+    object: &K,
+    (stored, new): (&[Condition], &[Condition]),
+    types: &[(&str, &str)],
+    now: Timestamp,
+) -> Vec<Notice> {
+    let turn = |(type_, well): &(&str, &str)| {
+        let before = stored.iter().find(|condition| condition.type_ == *type_);
+        let after = new.iter().find(|condition| condition.type_ == *type_)?;
+        let is_well = after.status == *well;
+        let is_news = match before {
+            Some(before) => (&before.status, &before.reason) != (&after.status, &after.reason),
+            None => !is_well,
+        };
+        let notice = Notice::step(object, (&after.reason, "Reconcile"), after.message.clone(), now);
+        is_news.then(|| if is_well { notice } else { notice.into_warning() })
+    };
+    types.iter().filter_map(turn).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use k8s_openapi::api::core::v1::Pod;
@@ -103,5 +126,36 @@ mod tests {
             .map(|notice| (notice.reason.as_str(), notice.note.as_str()))
             .collect();
         assert_eq!(told, [("CreatePodFailed", "never")]);
+    }
+
+    #[test]
+    fn a_condition_that_turns_is_told_and_one_that_begins_well_is_not() {
+        let condition = |status: &str, reason: &str| Condition {
+            type_: "Fine".into(),
+            status: status.into(),
+            reason: reason.into(),
+            message: "m".into(),
+            observed_generation: None,
+            last_transition_time: k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(Timestamp::UNIX_EPOCH),
+        };
+        let told = |before: &[Condition], after: Condition| -> Vec<(bool, String)> {
+            let types = [("Fine", "True")];
+            let turns = turns(&Pod::default(), (before, &[after]), &types, Timestamp::UNIX_EPOCH);
+            turns
+                .into_iter()
+                .map(|notice| (notice.is_warning, notice.reason))
+                .collect()
+        };
+        let good = condition("True", "Good");
+        assert_eq!(told(&[], good.clone()), []);
+        assert_eq!(told(&[], condition("False", "Bad")), [(true, "Bad".to_owned())]);
+        assert_eq!(
+            told(&[good.clone()], condition("False", "Bad")),
+            [(true, "Bad".to_owned())]
+        );
+        let worse = [condition("False", "Bad")];
+        assert_eq!(told(&worse, condition("False", "Worse")), [(true, "Worse".to_owned())]);
+        assert_eq!(told(&worse, good.clone()), [(false, "Good".to_owned())]);
+        assert_eq!(told(&[good.clone()], good), []);
     }
 }

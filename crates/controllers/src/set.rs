@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use grove_api::conditions::podcliqueset::TOPOLOGY_CONSTRAINTS;
+use grove_api::conditions::podcliqueset::{TOPOLOGY_CONSTRAINTS, TOPOLOGY_LEVELS_UNAVAILABLE};
 use grove_api::{PodCliqueSet, PodCliqueSetStatus, labels};
 use grove_topology::conditions::updated_set_conditions;
 use grove_topology::resolve;
@@ -182,6 +182,12 @@ async fn keep_status(shell: &Shell, key: &Key, set: &PodCliqueSet, status: PodCl
         set,
         (&stored, &status),
         strategy.unwrap_or_default(),
+        shell.now(),
+    ));
+    notices.extend(events::turns(
+        set,
+        (&stored.conditions, &status.conditions),
+        &[(TOPOLOGY_CONSTRAINTS, "True"), (TOPOLOGY_LEVELS_UNAVAILABLE, "False")],
         shell.now(),
     ));
     let report = Report {

@@ -115,4 +115,6 @@ pub async fn e2e_top_06_kai_topology_creation_failure_and_recovery(stage: &mut i
     assert_eq!(stage.kai_labels(DEFAULT).await.unwrap(), [RACK, HOST]);
     let status = stage.topology(DEFAULT).await.unwrap().status.unwrap();
     assert_eq!(status.last_errors, []);
+    let turns = ["KAITopologyCreationFailed", "TopologyReady"];
+    stage.await_told(DEFAULT, &turns).await;
 }

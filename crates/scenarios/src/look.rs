@@ -7,6 +7,7 @@ use grove_api::podgang::GangTopologyConstraint;
 use grove_api::{ClusterTopology, PodCliqueSet, PodGang};
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
@@ -214,6 +215,28 @@ pub trait Look: Stage {
             let patched = nodes.patch(name, &PatchParams::default(), &patch).await;
             patched.expect("a node");
         }
+    }
+
+    /// Waits until Events about an object of this name have told these reasons.
+    async fn await_told(&self, name: &str, reasons: &[&str]) {
+        let events = Api::<Event>::all(self.client().clone());
+        let what = format!("{reasons:?} are told of {name}");
+        self.eventually(&what, async |_| {
+            let all = events.list(&ListParams::default()).await.expect("the events").items;
+            let about = |event: &&Event| {
+                event
+                    .regarding
+                    .as_ref()
+                    .is_some_and(|it| it.name.as_deref() == Some(name))
+            };
+            let told: Vec<&str> = all
+                .iter()
+                .filter(about)
+                .filter_map(|event| event.reason.as_deref())
+                .collect();
+            reasons.iter().all(|reason| told.contains(reason))
+        })
+        .await;
     }
 
     /// Installs another scheduler's kind.

@@ -77,6 +77,7 @@ pub async fn e2e_top_22_topology_constraints_condition_false_level_not_found(sta
     assert_eq!(gone.observed_generation, generation(stage, "w").await);
     let unavailable = ("True", "ClusterTopologyLevelsUnavailable");
     stage.await_condition("w", LEVELS, unavailable).await;
+    stage.await_told("w", &[GONE.1, unavailable.1]).await;
 }
 
 // shows: V3-223, V3-91

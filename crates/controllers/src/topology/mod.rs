@@ -6,6 +6,7 @@
 
 pub(crate) mod backend;
 
+use grove_api::conditions::topology::READY;
 use grove_api::topology::TopologyStatus;
 use grove_api::{ClusterTopology, PodCliqueSet, TopologyDomain, labels};
 use grove_topology::conditions::{BackendReport, updated_topology_status};
@@ -18,6 +19,7 @@ use kube::core::object::HasStatus;
 use kube::{Client, Resource, ResourceExt};
 
 use crate::affected::Affects;
+use crate::events;
 use crate::key::Key;
 use crate::kinds::{Kind, View};
 use crate::shell::Shell;
@@ -139,6 +141,10 @@ async fn keep_status<V: Holder>(shell: &Shell, object: &V, report: &BackendRepor
         tracing::warn!(topology = object.name_any(), backend = %failure.backend, error = failure.error, "backend topology");
     }
     let result = shell.write_status::<V>(object, &status).await;
+    if result.is_ok() {
+        let conditions = (existing.conditions.as_slice(), status.conditions.as_slice());
+        shell.tell(events::turns(object, conditions, &[(READY, "True")], shell.now()));
+    }
     write::outcome(result.err().as_slice())
 }
 
