@@ -8,11 +8,13 @@ use grove_api::podgang::NamespacedName;
 use grove_api::{
     ClusterTopology, ClusterTopologyBinding, PodClique, PodCliqueScalingGroup, PodCliqueSet, TopologyDomain, labels,
 };
+use grove_topology::backend::{Backend, KAI_VERSION};
 use grove_topology::resolve::{Found, named_or_default};
 use grove_topology::usage::Usage;
 use grove_topology::{TopologyKind, resolve};
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::ListParams;
+use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
 use kube::{Api, Client};
 use serde::de::DeserializeOwned;
 
@@ -75,6 +77,14 @@ impl Lookup {
             found.binding = get(&bindings, name).await?;
         }
         Ok(found)
+    }
+
+    /// Whether KAI has a Topology of this name.
+    pub(crate) async fn kai_topology_exists(&self, name: &str) -> Result<bool, kube::Error> {
+        let kind = GroupVersionKind::gvk(Backend::Kai.group(), KAI_VERSION, Backend::KIND);
+        let resource = ApiResource::from_gvk_with_plural(&kind, Backend::PLURAL);
+        let topologies: Api<DynamicObject> = Api::all_with(self.client.clone(), &resource);
+        Ok(get(&topologies, name).await?.is_some())
     }
 
     /// How many live pods of a set have a node now.

@@ -7,7 +7,7 @@
 
 use std::fmt;
 
-use grove_api::config::{Scheduler, SchedulerProfile, TopologyAwareScheduling, TopologySource};
+use grove_api::config::{ProfileName, Scheduler, SchedulerProfile, TopologyAwareScheduling, TopologySource};
 use grove_api::labels::{MANAGED_BY, MANAGED_BY_OPERATOR};
 use grove_api::podgang::{GangTopologyConstraint, PackConstraint};
 use grove_api::{GROUP, TOPOLOGY_DOMAIN_GROUP, VERSION};
@@ -17,7 +17,8 @@ use serde_json::{Value, json};
 
 use crate::levels::{Topology, TopologyKind};
 
-const KAI_VERSION: &str = "v1alpha1";
+/// The version of KAI's Topology that is known.
+pub const KAI_VERSION: &str = "v1alpha1";
 
 /// Schedulers that keep a topology resource of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -82,6 +83,24 @@ pub fn backends(
         .into_iter()
         .filter_map(|(backend, is_wanted)| is_wanted.then_some(backend))
         .collect()
+}
+
+/// The name of the KAI Topology without which KAI, which places the gangs here, cannot keep any level of `topology`, and
+/// which the operator does not make: somebody else must have made it.
+pub fn relies_on<'a>(scheduler: &Scheduler, topology: &'a Topology) -> Option<&'a str> {
+    let makes = |profile: &SchedulerProfile| matches!(profile, SchedulerProfile::Kai(config) if config.create_topology_resources);
+    // A binding is somebody else's, and so is what schedulers are told of it.
+    let is_made = topology.kind() != TopologyKind::ClusterTopologyBinding && scheduler.profiles.iter().any(makes);
+    let is_wanted = scheduler.default_profile == ProfileName::KaiScheduler;
+    (is_wanted && !is_made).then(|| topology.name())
+}
+
+/// What an author is told where the KAI Topology of [`relies_on`] is missing.
+pub fn missing_kai_topology(name: &str) -> String {
+    format!(
+        "kai-scheduler has no Topology '{name}' and would hold the pods for ever; create it, or set \
+         createTopologyResources: true in the operator's kai-scheduler profile"
+    )
 }
 
 /// The resource of `topology` in `backend`'s API of `version`. `uid` is that of the topology object, which owns it.

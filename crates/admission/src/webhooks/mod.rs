@@ -12,7 +12,7 @@ mod validate_topology_domain;
 
 use std::sync::Arc;
 
-use grove_api::config::{Authorizer, OperatorConfiguration, SchedulerProfile, TopologyAwareScheduling};
+use grove_api::config::{Authorizer, OperatorConfiguration, Scheduler, SchedulerProfile, TopologyAwareScheduling};
 use grove_workload::validate::Rules;
 
 use crate::lookup::Lookup;
@@ -67,6 +67,7 @@ pub struct Policy {
     pub operator: String,
     pub authorizer: Authorizer,
     pub topology: TopologyAwareScheduling,
+    pub scheduler: Scheduler,
     pub rules: Rules,
 }
 
@@ -78,6 +79,7 @@ impl Policy {
             operator: operator.into(),
             authorizer: configuration.authorizer.clone(),
             topology: configuration.topology_aware_scheduling.clone(),
+            scheduler: configuration.scheduler.clone(),
             rules: Rules {
                 schedulers: schedulers.map(|profile| profile.name().as_str().to_owned()).collect(),
                 mnnvl_enabled: configuration.network.auto_mnnvl_enabled,

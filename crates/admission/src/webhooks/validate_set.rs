@@ -1,6 +1,8 @@
 //! Validation of a PodCliqueSet: the workload's rules and the topology's, all violations together.
 
 use grove_api::PodCliqueSet;
+use grove_topology::backend::{missing_kai_topology, relies_on};
+use grove_topology::resolve::{self, Found};
 use grove_topology::validate::{SetReview, changes_topology, review_set};
 use grove_workload::validate::{create, update};
 
@@ -24,6 +26,7 @@ pub(super) async fn answer(request: &Request, policy: &Policy, lookup: &Lookup) 
         true => lookup.scheduled_pods(&request.namespaced_name()).await?,
         false => 0,
     };
+    let unenforceable = unenforceable(&new, &topologies.found(), policy, lookup).await?;
     let of_workload = match &old {
         None => create(&new, &policy.rules),
         Some(old) => update(old, &new),
@@ -34,6 +37,7 @@ pub(super) async fn answer(request: &Request, policy: &Policy, lookup: &Lookup) 
         tas,
         found: topologies.found(),
         scheduled_pods,
+        unenforceable: unenforceable.as_deref(),
     });
     let causes: Vec<Cause> = of_workload
         .into_iter()
@@ -41,4 +45,22 @@ pub(super) async fn answer(request: &Request, policy: &Policy, lookup: &Lookup) 
         .chain(of_topology.violations.into_iter().map(Cause::from))
         .collect();
     Ok(Answer::judged(causes).with_warnings(of_topology.warnings))
+}
+
+/// Why the scheduler cannot keep what the set demands, if it cannot.
+async fn unenforceable(
+    new: &PodCliqueSet,
+    found: &Found<'_>,
+    policy: &Policy,
+    lookup: &Lookup,
+) -> Result<Option<String>, kube::Error> {
+    let reference = resolve::reference(new, &policy.topology.source);
+    let resolution = resolve::resolve(reference, &policy.topology, found);
+    let relied_on = resolution
+        .topology()
+        .and_then(|topology| relies_on(&policy.scheduler, topology));
+    Ok(match relied_on {
+        Some(name) if !lookup.kai_topology_exists(name).await? => Some(missing_kai_topology(name)),
+        _ => None,
+    })
 }

@@ -106,9 +106,26 @@ async fn the_default_level_reaches_new_sets_and_no_set_that_exists() -> Result<(
         Ok(patch.iter().find(is_it).map(|operation| operation["value"].clone()))
     };
     let created = served.ask(Webhook::DefaultSet, create_set(set("a"))).await?;
-    assert_eq!(constraint(&created)?, Some(json!({"packDomain": "rack"})));
+    assert_eq!(constraint(&created)?, Some(json!({"pack": {"required": "rack"}})));
     let updated = served.ask(Webhook::DefaultSet, update_set(set("a"), set("a"))).await?;
     assert_eq!(constraint(&updated)?, None);
+    Ok(())
+}
+
+// shows: G244-81
+#[tokio::test]
+async fn constraints_are_refused_while_kai_has_no_topology_and_nobody_makes_one() -> Result<()> {
+    let kai =
+        "scheduler: {profiles: [{name: kai-scheduler, default: true, config: {createTopologyResources: false}}]}\n";
+    let served = serve_with_kinds(&format!("{kai}{FULL}")).await?;
+    store_topology(&served, "grove-topology", "example.com/rack").await?;
+    let mut sent = set("a");
+    sent["spec"]["template"]["topologyConstraint"] = json!({"pack": {"required": "rack"}});
+    let response = served.ask(Webhook::ValidateSet, create_set(sent)).await?;
+    let expected = "kai-scheduler has no Topology 'grove-topology'";
+    assert!(message(&response).contains(expected), "{response}");
+    let response = served.ask(Webhook::ValidateSet, create_set(set("b"))).await?;
+    assert_eq!(response["allowed"], json!(true), "{response}");
     Ok(())
 }
 

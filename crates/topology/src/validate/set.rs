@@ -7,7 +7,7 @@
 use std::cmp::Ordering;
 
 use grove_api::config::{OnTopologyMissing, TopologyAwareScheduling, TopologySource};
-use grove_api::{PodCliqueSet, TopologyConstraint};
+use grove_api::{Pack, PodCliqueSet, TopologyConstraint};
 
 use super::set_update;
 use super::{Cause, Verdict, Violation};
@@ -29,6 +29,8 @@ pub struct SetReview<'a> {
     pub found: Found<'a>,
     /// Live pods of the set that have a node now. Only looked at where [`super::changes_topology`] says so.
     pub scheduled_pods: usize,
+    /// Why the scheduler cannot keep any level, with the way out; see [`crate::backend::relies_on`].
+    pub unenforceable: Option<&'a str>,
 }
 
 /// Judges the topology part of a write.
@@ -44,6 +46,7 @@ pub fn review_set(review: &SetReview<'_>) -> Verdict {
         verdict.violations.extend(names(review));
         let resolution = resolution(review);
         verdict.violations.extend(existence(review, &resolution));
+        verdict.violations.extend(enforcement(review));
         verdict.violations.extend(hierarchy(review.new, resolution.topology()));
         verdict.warnings.extend(warnings(review.new, resolution.topology()));
     }
@@ -61,7 +64,10 @@ pub fn default_constraint(new: &PodCliqueSet, tas: &TopologyAwareScheduling) -> 
         .chain(of_groups)
         .chain(of_cliques);
     all.all(Option::is_none).then(|| TopologyConstraint {
-        pack_domain: Some(word.clone()),
+        pack: Some(Pack {
+            required: Some(word.clone()),
+            preferred: None,
+        }),
         ..TopologyConstraint::default()
     })
 }
@@ -228,6 +234,15 @@ fn words<'a>(scoped: &ScopedConstraint<'a>) -> Vec<(String, &'a str)> {
     required.into_iter().chain(preferred).collect()
 }
 
+/// A scheduler that cannot keep a level would hold the pods for ever, and nobody would be told why.
+fn enforcement(review: &SetReview<'_>) -> Option<Violation> {
+    let why = review.unenforceable?;
+    let constraints = scopes::constraints(&review.new.spec.template);
+    let field = constraints.first()?.path.clone();
+    let message = format!("topology constraints cannot be enforced: {why}");
+    Some(Violation::new(field, Cause::Forbidden, message))
+}
+
 /// A scope inside another cannot be wider than it. Required and preferred words are judged each among themselves.
 fn hierarchy(set: &PodCliqueSet, topology: Option<&Topology>) -> Vec<Violation> {
     let template = &set.spec.template;
@@ -262,7 +277,7 @@ fn hierarchy(set: &PodCliqueSet, topology: Option<&Topology>) -> Vec<Violation> 
 
 fn warnings(set: &PodCliqueSet, topology: Option<&Topology>) -> Vec<String> {
     let constraints = scopes::constraints(&set.spec.template);
-    let warning = |scoped: &ScopedConstraint<'_>| {
+    let without_effect = |scoped: &ScopedConstraint<'_>| {
         let (required, preferred) = (scoped.constraint.required()?, scoped.constraint.preferred()?);
         let is_wider = compare_words(topology, preferred, required) == Some(Ordering::Less);
         is_wider.then(|| {
@@ -270,8 +285,10 @@ fn warnings(set: &PodCliqueSet, topology: Option<&Topology>) -> Vec<String> {
             format!("{field}: '{preferred}' is broader than the required '{required}' and has no effect")
         })
     };
+    let without_effect = constraints.iter().filter_map(without_effect);
     let defined = topology.and_then(|topology| defined_levels(&constraints, topology));
-    constraints.iter().filter_map(warning).chain(defined).collect()
+    let spelling = old_spelling(&constraints).into_iter();
+    spelling.chain(without_effect).chain(defined).collect()
 }
 
 /// Which levels there are, for whoever wrote one that there is not.
@@ -284,4 +301,13 @@ fn defined_levels(constraints: &[ScopedConstraint<'_>], topology: &Topology) -> 
         let (kind, name) = (topology.kind(), topology.name());
         format!("{kind} '{name}' defines these levels: {}", defined.join(", "))
     })
+}
+
+fn old_spelling(constraints: &[ScopedConstraint<'_>]) -> Option<String> {
+    let old = constraints
+        .iter()
+        .filter(|scoped| scoped.constraint.pack_domain.is_some())
+        .map(|scoped| format!("{}.packDomain", scoped.path));
+    let fields = old.collect::<Vec<_>>().join(", ");
+    (!fields.is_empty()).then(|| format!("{fields}: deprecated spelling of pack.required, which means the same"))
 }

@@ -2,7 +2,7 @@
 
 use grove_api::config::{Overrides, Scheduler, parse};
 use grove_api::podgang::{GangTopologyConstraint, PackConstraint};
-use grove_topology::backend::{Backend, Step, backend_constraint, backends, desired, release, step};
+use grove_topology::backend::{Backend, Step, backend_constraint, backends, desired, release, relies_on, step};
 use grove_topology::{Topology, TopologyKind};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::core::DynamicObject;
@@ -243,6 +243,20 @@ fn backends_follow_profiles_and_the_source() {
             "{kind} {scheduler:?}"
         );
     }
+}
+
+// shows: G244-81
+#[test]
+fn kai_relies_on_others_for_topologies_that_the_operator_does_not_tell_it_of() {
+    let own = Topology::from(&cluster_topology("t", &["rack"]));
+    let foreign = Topology::from(&binding("b", &["rack"]));
+    let told = scheduler("{name: kai-scheduler, default: true}");
+    let untold = scheduler("{name: kai-scheduler, default: true, config: {createTopologyResources: false}}");
+    let elsewhere = scheduler("{name: default-scheduler, default: true}, {name: kai-scheduler}");
+    assert_eq!(relies_on(&told, &own), None);
+    assert_eq!(relies_on(&untold, &own), Some("t"));
+    assert_eq!(relies_on(&told, &foreign), Some("b"));
+    assert_eq!(relies_on(&elsewhere, &foreign), None);
 }
 
 #[test]

@@ -84,6 +84,7 @@ fn every_example_is_admitted_without_a_warning() {
             tas: &tas,
             found,
             scheduled_pods: 0,
+            unenforceable: None,
         };
         assert_eq!(review_set(&review), Verdict::default(), "{:?}", new.metadata.name);
     }

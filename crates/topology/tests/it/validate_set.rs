@@ -28,6 +28,7 @@ fn create(new: &PodCliqueSet, tas: &TopologyAwareScheduling, found: Found<'_>) -
         tas,
         found,
         scheduled_pods: 0,
+        unenforceable: None,
     })
 }
 
@@ -38,6 +39,7 @@ fn update(old: &PodCliqueSet, new: &PodCliqueSet, tas: &TopologyAwareScheduling,
         tas,
         found,
         scheduled_pods: 3,
+        unenforceable: None,
     })
 }
 
@@ -65,8 +67,53 @@ fn on(topology: &str, word: &str) -> TopologyConstraint {
 #[test]
 fn scenario_4_a_valid_workload_is_admitted() {
     let topology = grove_topology(&["rack", "host"]);
-    let new = set("inference-workload").replica(packed("rack"));
+    let new = set("inference-workload").replica(pack(Some("rack"), None));
     assert_eq!(create(&new, &enabled(""), found(&topology)), Verdict::default());
+}
+
+#[test]
+fn the_old_spelling_is_taken_with_a_warning() {
+    let new = set("a").replica(packed("zone")).clique("w", packed("rack"));
+    let verdict = created(&new);
+    assert!(verdict.is_admitted());
+    assert_eq!(
+        verdict.warnings,
+        [
+            "spec.template.topologyConstraint.packDomain, spec.template.cliques[0].topologyConstraint.packDomain: \
+             deprecated spelling of pack.required, which means the same"
+        ]
+    );
+}
+
+// shows: G244-81
+#[test]
+fn what_the_scheduler_cannot_keep_is_refused_with_the_way_out() {
+    let topology = grove_topology(&ALL);
+    let why = grove_topology::backend::missing_kai_topology("grove-topology");
+    let review = |new: &PodCliqueSet| {
+        review_set(&SetReview {
+            old: None,
+            new,
+            tas: &enabled(""),
+            found: found(&topology),
+            scheduled_pods: 0,
+            unenforceable: Some(&why),
+        })
+    };
+    let verdict = review(&set("a").clique("w", pack(Some("rack"), None)));
+    assert_eq!(
+        verdict.violations,
+        [Violation {
+            field: "spec.template.cliques[0].topologyConstraint".into(),
+            cause: Cause::Forbidden,
+            message:
+                "topology constraints cannot be enforced: kai-scheduler has no Topology 'grove-topology' and would \
+                      hold the pods for ever; create it, or set createTopologyResources: true in the operator's \
+                      kai-scheduler profile"
+                    .into(),
+        }]
+    );
+    assert!(review(&set("a").clique("w", None)).is_admitted(), "nothing to keep");
 }
 
 // shows: V3-62, V3-305, V3-211, G244-58
@@ -84,7 +131,7 @@ fn scenario_5_and_e2e_top_11_a_level_that_is_not_defined_is_refused() {
     );
     // The sentence is a contract; what may be written instead is said beside it.
     let defined = "ClusterTopology 'grove-topology' defines these levels: rack, host";
-    assert_eq!(verdict.warnings, [defined]);
+    assert_eq!(verdict.warnings.last().map(String::as_str), Some(defined));
 }
 
 // shows: V3-44, V3-306, G244-65, V2-36, V1-7
@@ -533,6 +580,7 @@ fn story_5_the_topology_can_be_changed_until_a_pod_is_scheduled() {
             tas: &tas,
             found,
             scheduled_pods,
+            unenforceable: None,
         })
     };
     assert!(changes_topology(&old, &new, &tas.source));
@@ -576,7 +624,7 @@ fn v1_the_admin_default_is_filled_into_sets_without_any_constraint() {
     let tas = enabled("defaultPackDomain: rack");
     assert_eq!(
         default_constraint(&set("a").clique("w", None), &tas),
-        Some(packed("rack"))
+        Some(pack(Some("rack"), None))
     );
     assert_eq!(default_constraint(&set("a").clique("w", packed("host")), &tas), None);
     let in_group = set("a").clique("w", None).group("g", &["w"], packed("host"));

@@ -68,6 +68,7 @@ fn check(input: &Input, set: &PodCliqueSet, name: &str) -> Result<(), Failure> {
         tas: &topologies.tas,
         found: topologies.found(reference.name),
         scheduled_pods: 0,
+        unenforceable: None,
     };
     let of_topology = review_set(&review)
         .violations
