@@ -33,7 +33,7 @@ pub use constrain::constrain;
 pub use key::Key;
 pub use operator::Operator;
 pub use shell::Settings;
-pub use start::{StartError, start};
+pub use start::{StartError, settle, start};
 
 /// How long it is until a moment; nothing for one that has passed.
 fn until(now: jiff::Timestamp, at: jiff::Timestamp) -> std::time::Duration {

@@ -106,28 +106,31 @@ fn without_finalizer(object: &ClusterTopology) -> Value {
     json!({"metadata": {"finalizers": kept, "resourceVersion": object.resource_version()}})
 }
 
-/// Does what comes before the controllers. Returns the settings that are in force: where the configuration says so, a
-/// TopologyDomain that is missing turns topology-aware scheduling off.
-pub async fn start(client: &Client, mut settings: Settings) -> Result<Settings, StartError> {
+/// The settings that are in force: where the configuration says so, a TopologyDomain that is missing turns topology-aware
+/// scheduling off. Every replica asks before it serves its webhooks, so that they judge as its controllers act.
+pub async fn settle(client: &Client, mut settings: Settings) -> Result<Settings, StartError> {
+    if settings.topology.enabled && !topology_domain_exists(client, &settings).await? {
+        settings.topology.enabled = false;
+    }
+    Ok(settings)
+}
+
+/// Does what comes before the controllers, with settings that are in force.
+pub async fn start(client: &Client, settings: &Settings) -> Result<(), StartError> {
     let tas = &settings.topology;
     let topologies = Api::<ClusterTopology>::all(client.clone());
     let is_default_wanted = tas.enabled && matches!(tas.source, TopologySource::ClusterTopology { .. });
     if is_default_wanted {
-        let patience = Patience::new(&settings);
+        let patience = Patience::new(settings);
         let written = patience.until_done(|| write_default(&topologies, tas)).await;
         let written = written.map_err(StartError::DefaultTopology)?;
         if tas.on_backend_topology_failure == OnBackendTopologyFailure::Exit {
-            write_backends(client, &settings, &written).await?;
+            write_backends(client, settings, &written).await?;
         }
-        return Ok(settings);
-    }
-    if let Err(error) = remove_default(&topologies, tas).await {
+    } else if let Err(error) = remove_default(&topologies, tas).await {
         tracing::warn!(%error, "cannot delete ClusterTopology '{DEFAULT_TOPOLOGY_NAME}'; delete it by hand");
     }
-    if tas.enabled && !topology_domain_exists(client, &settings).await? {
-        settings.topology.enabled = false;
-    }
-    Ok(settings)
+    Ok(())
 }
 
 /// One try at making `grove-topology` be what is configured.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use grove_admission::certificates::{Auto, Lifetimes, Manual, server_names};
 use grove_admission::registration::Endpoint;
 use grove_admission::{Admission, Policy, Provision};
-use grove_api::config::{CertProvisionMode, OperatorConfiguration, WebhookServer};
+use grove_api::config::{CertProvisionMode, OperatorConfiguration, TopologyAwareScheduling, WebhookServer};
 use jiff::Timestamp;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -20,8 +20,12 @@ use crate::exit::Failure;
 /// The Service that the chart puts in front of the operator's replicas.
 const SERVICE: &str = "grove-operator";
 
-/// Webhooks for the operator that `user` is to the API server.
-pub(crate) fn admission(configuration: &OperatorConfiguration, cluster: &Cluster, user: &str) -> Admission {
+/// Webhooks for the operator that `user` is to the API server. `topology` is what is in force of its settings.
+pub(crate) fn admission(
+    configuration: &OperatorConfiguration,
+    topology: &TopologyAwareScheduling,
+    (cluster, user): (&Cluster, &str),
+) -> Admission {
     let server = &configuration.server.webhooks;
     let provision = match server.cert_provision_mode {
         CertProvisionMode::Auto => Provision::Auto(Box::new(Auto {
@@ -37,7 +41,10 @@ pub(crate) fn admission(configuration: &OperatorConfiguration, cluster: &Cluster
     };
     Admission {
         client: cluster.client.clone(),
-        policy: Policy::new(configuration, user),
+        policy: Policy {
+            topology: topology.clone(),
+            ..Policy::new(configuration, user)
+        },
         endpoint: endpoint(server, cluster.is_inside.then_some(&cluster.namespace)),
         provision,
     }

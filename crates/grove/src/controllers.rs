@@ -29,13 +29,14 @@ pub(crate) fn settings(configuration: &OperatorConfiguration, image: &str) -> Se
 
 /// What the leader does until it is told to stop: first the topology that the configuration asks for, then the rest.
 pub(crate) async fn run(client: Client, settings: Settings, stop: CancellationToken) -> Result<(), Failure> {
-    let Some(settings) = stop
-        .run_until_cancelled(grove_controllers::start(&client, settings))
+    let Some(started) = stop
+        .run_until_cancelled(grove_controllers::start(&client, &settings))
         .await
     else {
         return Ok(());
     };
-    Operator::new(client, settings?).run(stop).await;
+    started?;
+    Operator::new(client, settings).run(stop).await;
     Ok(())
 }
 

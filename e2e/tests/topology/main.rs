@@ -22,7 +22,7 @@ static TURN: Mutex<()> = Mutex::const_new(());
 fn play(name: &str, scenario: impl AsyncFnOnce(&mut RealStage)) {
     RUNTIME.block_on(async {
         let _turn = TURN.lock().await;
-        let mut stage = RealStage::set_up(&name.replace('_', "-")).await.expect("a stage");
+        let mut stage = RealStage::set_up(&namespace(name)).await.expect("a stage");
         let played = AssertUnwindSafe(scenario(&mut stage)).catch_unwind().await;
         let cleared = stage.clear().await;
         if let Err(failed) = played {
@@ -30,6 +30,12 @@ fn play(name: &str, scenario: impl AsyncFnOnce(&mut RealStage)) {
         }
         cleared.expect("a stage that can be cleared");
     });
+}
+
+/// Names of namespaces are DNS labels; the beginnings of the scenarios' names tell them apart.
+fn namespace(scenario: &str) -> String {
+    let beginning: String = scenario.replace('_', "-").chars().take(40).collect();
+    beginning.trim_end_matches('-').to_owned()
 }
 
 macro_rules! on_a_real_control_plane {

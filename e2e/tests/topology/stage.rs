@@ -9,7 +9,6 @@ use grove_admission::certificates::{Auto, Lifetimes, server_names};
 use grove_admission::registration::Endpoint;
 use grove_admission::{Admission, Policy, Provision};
 use grove_api::config::{self, OperatorConfiguration, Overrides};
-use grove_api::duration::DurationString;
 use grove_api::{ClusterTopology, PodCliqueSet, crds};
 use grove_controllers::{Operator, Settings};
 use grove_e2e::{ControlPlane, Identity, Shared, eventually, node};
@@ -126,7 +125,7 @@ impl RealStage {
             workers: 8,
             clock: Arc::new(Timestamp::now),
         };
-        let settings = grove_controllers::start(&self.operator, settings).await?;
+        grove_controllers::start(&self.operator, &settings).await?;
         let operator = Operator::new(self.operator.clone(), settings);
         let stop = CancellationToken::new();
         let stopped = stop.clone();
@@ -170,14 +169,14 @@ impl RealStage {
             dry_run: true,
             ..PostParams::default()
         };
-        let mut probe = set("probe", (1, 1), json!({}));
+        let probe = set("probe", (1, 1), json!({}));
         let made = sets.create(&dry_run, &probe).await?;
         ensure!(
             made.spec.template.termination_delay.is_some(),
             "defaults are not filled in"
         );
-        probe.spec.template.termination_delay = Some(DurationString("0s".into()));
-        match sets.create(&dry_run, &probe).await {
+        let broken = set("probe", (1, 1), json!({"terminationDelay": "0s"}));
+        match sets.create(&dry_run, &broken).await {
             Err(kube::Error::Api(status)) if status.message.contains("terminationDelay") => Ok(()),
             other => Err(anyhow!("a broken set is not refused: {other:?}")),
         }

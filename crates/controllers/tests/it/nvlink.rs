@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use grove_api::{ComputeDomain, PodCliqueSet, labels};
+use grove_scenarios::refusal;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -12,7 +13,6 @@ use kube::api::{Api, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
 use crate::support::World;
-use crate::topology::hooks::refusal;
 
 const GROUP: &str = "grove.io/mnnvl-group";
 

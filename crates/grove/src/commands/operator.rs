@@ -11,6 +11,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use grove_api::config::{self, ConfigError, FILE_BYTES_MAX, Loaded, OperatorConfiguration, Overrides};
+use grove_controllers::Settings;
 use tokio::io::AsyncReadExt as _;
 use tokio::sync::watch;
 
@@ -120,23 +121,20 @@ async fn operate(configuration: &OperatorConfiguration, args: &Args) -> Result<(
     let webhooks = http::listen("server.webhooks", address.bind_address.0, address.port).await?;
 
     let mut serving = None;
-    let outcome = match stop
-        .run_until_cancelled(reach(configuration, args.kubeconfig.as_deref()))
-        .await
-    {
+    let outcome = match stop.run_until_cancelled(settle(configuration, args)).await {
         // Told to stop before there was anything to stop.
         None => Ok(()),
         Some(Err(failure)) => Err(failure),
-        Some(Ok((cluster, user))) => {
+        Some(Ok((cluster, user, settings))) => {
             stage.send_replace(Stage::Starting("the webhooks"));
-            let serving = serving.insert(Serving::start(admission(configuration, &cluster, &user), webhooks));
+            let admission = admission(configuration, &settings.topology, (&cluster, &user));
+            let serving = serving.insert(Serving::start(admission, webhooks));
             match stop.run_until_cancelled(serving.ready()).await {
                 None => Ok(()),
                 Some(Err(failure)) => Err(failure),
                 Some(Ok(())) => {
                     // Replicas that do not lead are ready too: they serve the webhooks.
                     stage.send_replace(Stage::Ready);
-                    let settings = controllers::settings(configuration, &args.image);
                     let work = controllers::run(cluster.client.clone(), settings, stop.clone());
                     lead((&configuration.leader_election, &cluster), &metrics, &stop, work).await
                 }
@@ -165,4 +163,12 @@ pub(super) async fn reach(
     let user = cluster.own_user().await?;
     tracing::info!(address = cluster.address, user, "reached the API server");
     Ok((cluster, user))
+}
+
+/// The same, with the settings that are in force there.
+async fn settle(configuration: &OperatorConfiguration, args: &Args) -> Result<(Cluster, String, Settings), Failure> {
+    let (cluster, user) = reach(configuration, args.kubeconfig.as_deref()).await?;
+    let settings = controllers::settings(configuration, &args.image);
+    let settings = grove_controllers::settle(&cluster.client, settings).await?;
+    Ok((cluster, user, settings))
 }

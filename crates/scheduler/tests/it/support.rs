@@ -110,9 +110,8 @@ impl World {
             workers: 8,
             clock: Arc::new(move || clock.now()),
         };
-        let settings = grove_controllers::start(&client, settings)
-            .await
-            .expect("an operator that starts");
+        let started = grove_controllers::start(&client, &settings).await;
+        started.expect("an operator that starts");
         let stop = self.operator.clone();
         tokio::spawn(async move { Operator::new(client, settings).run(stop).await });
     }

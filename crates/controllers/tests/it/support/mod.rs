@@ -198,8 +198,8 @@ impl World {
     /// Starts an operator as its process does; the one before, if there is one, has ended.
     pub(crate) async fn launch(&mut self, text: &str) -> Result<(), StartError> {
         self.stop_operator().await;
-        let settings = self.settings(&configuration(text));
-        let settings = grove_controllers::start(&self.operator_client(), settings).await?;
+        let settings = grove_controllers::settle(&self.operator_client(), self.settings(&configuration(text))).await?;
+        grove_controllers::start(&self.operator_client(), &settings).await?;
         self.run_operator(settings);
         Ok(())
     }

@@ -7,7 +7,8 @@ use kube::api::{Api, DeleteParams, PostParams};
 use serde_json::{Value, json};
 
 use super::kit::{
-    DEFAULT, HOST, Look as _, OFF, delete, keys, levels, node_labels, packed, set, topology_definition, two_racks,
+    DEFAULT, HOST, Look as _, OFF, delete, keys, levels, node_labels, packed, refusal, set, topology_definition,
+    two_racks,
 };
 use crate::support::World;
 
@@ -121,7 +122,7 @@ async fn kueue_is_told_where_its_api_is_served_and_without_its_profile() {
         .await;
 }
 
-// shows: V2-20, V1-22
+// shows: V2-20, V1-22, V1-23
 #[tokio::test(start_paused = true)]
 async fn missing_at_start_the_policy_decides() {
     let mut world = cluster().await;
@@ -131,14 +132,17 @@ async fn missing_at_start_the_policy_decides() {
         refused.to_string(),
         "TopologyDomain 'default' not found; create it or remove --topology-domain-name"
     );
-    world
-        .launch(&selecting("default", ", onTopologyMissingAtStart: Disable"))
-        .await
-        .unwrap();
+    let disable = selecting("default", ", onTopologyMissingAtStart: Disable");
+    world.launch(&disable).await.unwrap();
     world.try_create(&set("w", (1, 1), packed("row"))).await.unwrap();
     world
         .await_condition("w", "TopologyConstraints", ("False", "TopologyDisabled"))
         .await;
+    // The webhooks know it too.
+    world.serve_webhooks(&disable).await;
+    let said = refusal(world.try_create(&set("n", (1, 1), packed("row"))).await);
+    let expected = "topology support is not enabled in the operator";
+    assert!(said.contains(expected), "{said}");
 }
 
 // shows: V2-1, V2-2, V2-10, V2-23, V1-15

@@ -15,7 +15,10 @@ const HOST: &str = "grove-operator.grove-system.svc";
 impl World {
     /// Lets the API server ask the operator's webhooks, as that configuration has them, before it stores our objects.
     pub(crate) async fn serve_webhooks(&self, text: &str) {
-        let policy = Policy::new(&configuration(text), OPERATOR);
+        let mut configuration = configuration(text);
+        let settings = grove_controllers::settle(&self.operator_client(), self.settings(&configuration)).await;
+        configuration.topology_aware_scheduling = settings.expect("settings in force").topology;
+        let policy = Policy::new(&configuration, OPERATOR);
         let now = self.cluster.clock().now();
         let made = carry_out(Change::Everything, None, &[HOST.to_owned()], now, &Lifetimes::default());
         let material = made.expect("good names make good certificates");

@@ -5,7 +5,7 @@
 
 mod backends;
 mod domains;
-pub(crate) mod hooks;
+mod hooks;
 mod kai;
 mod kit;
 mod many;
