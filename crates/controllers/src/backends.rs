@@ -25,6 +25,11 @@ pub(crate) trait Backend: Send + Sync {
     /// Marks a gang for the scheduler.
     fn mark_gang(&self, _gang: &mut PodGang) {}
 
+    /// Whether the scheduler writes `Scheduled` of a PodGang; else it is read from the pods.
+    fn says_scheduled(&self) -> bool {
+        true
+    }
+
     /// Marks a pod of a clique in a gang.
     fn mark_pod(&self, _pod: &mut Pod, _gang: &str, _clique: &str) {}
 
@@ -48,6 +53,10 @@ impl Backend for Default {}
 impl Backend for Kueue {}
 
 impl Backend for Kai {
+    fn says_scheduled(&self) -> bool {
+        false
+    }
+
     fn mark_gang(&self, gang: &mut PodGang) {
         kai::mark_gang(gang);
     }

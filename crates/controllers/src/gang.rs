@@ -78,7 +78,10 @@ pub(crate) async fn look(shell: &Shell, set: &ObjectKey, replica: i32, name: &st
     let outcome = write::outcome(&errors);
     match stored {
         Some(gang) => {
-            let status = gang::status(&gang, &members, shell.now());
+            let mut status = gang::status(&gang, &members, shell.now());
+            if !backend.says_scheduled() {
+                gang::put_scheduled(&mut status, &gang, &members, shell.now());
+            }
             let told = unplaced(&gang, gang::why_unplaced(&gang, &members));
             outcome.and(keep_status(shell, &key, &gang, (status, told)).await)
         }

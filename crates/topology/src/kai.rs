@@ -149,7 +149,7 @@ fn metadata(gang: &PodGang) -> ObjectMeta {
     }
 }
 
-/// The merge patch that brings a stored PodGroup up to date; none if it is.
+/// The merge patch that brings a stored PodGroup up to date; none if it is. Labels and annotations that others added stay.
 pub fn pod_group_patch(desired: &DynamicObject, stored: &DynamicObject) -> Option<Value> {
     let mut spec = serde_json::Map::new();
     for field in OWN_FIELDS {
@@ -158,7 +158,25 @@ pub fn pod_group_patch(desired: &DynamicObject, stored: &DynamicObject) -> Optio
             spec.insert(field.to_owned(), merge_to(found, wanted));
         }
     }
-    (!spec.is_empty()).then(|| json!({"metadata": {"resourceVersion": stored.metadata.resource_version}, "spec": spec}))
+    let labels = lost(desired.metadata.labels.as_ref(), stored.metadata.labels.as_ref());
+    let annotations = lost(
+        desired.metadata.annotations.as_ref(),
+        stored.metadata.annotations.as_ref(),
+    );
+    let differs = !(spec.is_empty() && labels.is_empty() && annotations.is_empty());
+    differs.then(|| {
+        let version = &stored.metadata.resource_version;
+        json!({"metadata": {"resourceVersion": version, "labels": labels, "annotations": annotations}, "spec": spec})
+    })
+}
+
+/// Those that are missing, or have another value.
+fn lost<'a>(
+    wanted: Option<&'a BTreeMap<String, String>>,
+    found: Option<&BTreeMap<String, String>>,
+) -> BTreeMap<&'a String, &'a String> {
+    let is_lost = |(key, value): &(&String, &String)| found.and_then(|found| found.get(*key)) != Some(*value);
+    wanted.into_iter().flatten().filter(is_lost).collect()
 }
 
 /// The merge patch that makes `wanted` of `found`: a merge keeps what is not named, so what must go is named as null.

@@ -21,6 +21,10 @@ use crate::observed::ObservedPod;
 /// Code in `lastErrors` of a PodClique whose pods the API server refuses.
 pub const CREATE_POD_ERROR: &str = "ERR_CREATE_POD";
 
+/// Reasons of `Scheduled` where it is read from the pods.
+const PODS_SCHEDULED: &str = "PodsScheduled";
+const PODS_NOT_SCHEDULED: &str = "PodsNotScheduled";
+
 /// A clique of a gang and the pods that it owns.
 #[derive(Clone, Copy, Debug)]
 pub struct Member<'a> {
@@ -182,6 +186,44 @@ pub fn why_unplaced(gang: &PodGang, members: &Members<'_>) -> Option<String> {
         let why = pod.unplaced_because.as_deref().filter(|_| !pod.is_scheduled())?;
         Some(format!("pod {} has no node: {why}", pod.name))
     })
+}
+
+/// `Scheduled` as the pods tell it, for a scheduler that does not write it: true while every clique has its minimum of
+/// pods on nodes.
+pub fn put_scheduled(status: &mut PodGangStatus, gang: &PodGang, members: &Members<'_>, now: Timestamp) {
+    let name = gang.name_any();
+    let short = gang.spec.pod_groups.iter().find_map(|group| {
+        let member = members.get(group.name.as_str());
+        let found = member.map_or(0, |member| member.count(&name, ObservedPod::is_scheduled));
+        (found < group.min_replicas).then_some((group, found))
+    });
+    let (holds, reason, message) = match short {
+        _ if gang.spec.pod_groups.is_empty() => (
+            Status::False,
+            PODS_NOT_SCHEDULED,
+            "All cliques of the gang are scaled to zero".to_owned(),
+        ),
+        None => (
+            Status::True,
+            PODS_SCHEDULED,
+            "Every clique has its minimum of pods on nodes".to_owned(),
+        ),
+        Some((group, found)) => (
+            Status::False,
+            PODS_NOT_SCHEDULED,
+            format!(
+                "PodClique {} has {found} of {} pods on nodes",
+                group.name, group.min_replicas
+            ),
+        ),
+    };
+    let finding = Finding {
+        type_: condition::SCHEDULED,
+        status: holds,
+        reason,
+        message,
+    };
+    conditions::put(&mut status.conditions, finding, gang.metadata.generation, now);
 }
 
 /// Whether the pods have been listed. It stays so while pods are replaced one by one, and begins anew when the gang is

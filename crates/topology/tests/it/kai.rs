@@ -91,6 +91,24 @@ fn without_a_topology_there_is_no_constraint_and_what_kai_wrote_stays() {
 }
 
 #[test]
+fn labels_that_were_taken_are_given_back_and_those_of_others_stay() {
+    let mut gang = gang();
+    gang.metadata.labels = Some([("app.kubernetes.io/part-of".to_owned(), "w".to_owned())].into());
+    let desired = pod_group(&queued(), &gang, None).unwrap();
+    let mut stored = desired.clone();
+    stored.metadata.labels = Some([("team".to_owned(), "a".to_owned())].into());
+    let patch = pod_group_patch(&desired, &stored).unwrap();
+    assert_eq!(patch["metadata"]["labels"], json!({"app.kubernetes.io/part-of": "w"}));
+    stored
+        .metadata
+        .labels
+        .as_mut()
+        .unwrap()
+        .extend(desired.metadata.labels.clone().unwrap());
+    assert_eq!(pod_group_patch(&desired, &stored), None);
+}
+
+#[test]
 fn the_queue_is_the_sets_or_that_of_all_its_cliques() {
     assert_eq!(queue(&queued()).unwrap(), "research");
     let bare = set("w");

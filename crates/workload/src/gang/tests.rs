@@ -246,6 +246,23 @@ fn the_phase_follows_the_pods_and_others_conditions_stay() {
 }
 
 #[test]
+fn where_nobody_else_says_so_the_pods_tell_whether_the_gang_is_scheduled() {
+    let clique = podclique("c", 2, "h");
+    let gang = gang(&[("c", 2)]);
+    let told = |pods: &[ObservedPod]| {
+        let mut status = PodGangStatus::default();
+        put_scheduled(&mut status, &gang, &members(&clique, pods), after(1));
+        let found = conditions::find(&status.conditions, condition::SCHEDULED).unwrap();
+        (found.status.clone(), found.message.clone())
+    };
+    let waits = |message: &str| ("False".to_owned(), message.to_owned());
+    assert_eq!(told(&pods(2)), waits("PodClique c has 0 of 2 pods on nodes"));
+    let placed = placed(pods(2), false);
+    assert_eq!(told(&placed[..1]), waits("PodClique c has 1 of 2 pods on nodes"));
+    assert_eq!(told(&placed).0, "True");
+}
+
+#[test]
 fn nothing_changes_when_nothing_changed() {
     let clique = podclique("c", 2, "h");
     let mut gang = gang(&[("c", 2)]);

@@ -2,6 +2,7 @@
 //! take over.
 
 use grove_simcluster::NodeSpec;
+use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::{Value, json};
@@ -65,6 +66,19 @@ async fn it_follows_the_topology_comes_back_and_keeps_what_kai_wrote() {
             spec["queue"] == "research" && spec["schedulingBackoff"] == -1
         })
         .await;
+    let part_of = "app.kubernetes.io/part-of";
+    let patch = Patch::Merge(json!({"metadata": {"labels": {part_of: "mine", "team": "a"}}}));
+    world
+        .pod_groups()
+        .patch("w-0", &PatchParams::default(), &patch)
+        .await
+        .unwrap();
+    world
+        .eventually("our label is reset and another stays", async |world| {
+            let labels = world.pod_groups().get("w-0").await.unwrap().labels().clone();
+            labels[part_of] == "w" && labels["team"] == "a"
+        })
+        .await;
     world
         .pod_groups()
         .delete("w-0", &DeleteParams::default())
@@ -93,6 +107,47 @@ async fn it_follows_the_topology_comes_back_and_keeps_what_kai_wrote() {
         })
         .await;
     world.await_gang_keys("w-0", keys("", HOST)).await;
+}
+
+/// KAI writes nothing on PodGangs: what it did is seen on the pods.
+#[tokio::test(start_paused = true)]
+async fn a_gang_is_scheduled_once_its_pods_are() {
+    let world = queued().await;
+    let scheduled = async |world: &World| {
+        let conditions = world.gang("w-0").await?.status?.conditions;
+        let found = conditions
+            .into_iter()
+            .find(|condition| condition.type_ == "Scheduled")?;
+        Some((found.status, found.message))
+    };
+    let waits = (
+        "False".to_owned(),
+        "PodClique w-0-a has 0 of 2 pods on nodes".to_owned(),
+    );
+    world
+        .eventually("it waits", async |world| {
+            scheduled(world).await.as_ref() == Some(&waits)
+        })
+        .await;
+    world
+        .eventually("the gates are off", async |world| {
+            let is_open = |pod: &Pod| pod.spec.as_ref().is_some_and(|spec| spec.scheduling_gates.is_none());
+            world.pods().await.iter().filter(|pod| is_open(pod)).count() == 2
+        })
+        .await;
+    // What KAI's binder would do.
+    for pod in world.pods().await {
+        let binding = json!({"apiVersion": "v1", "kind": "Binding", "metadata": {"name": pod.name_any()},
+                             "target": {"kind": "Node", "name": "n0"}});
+        let path = format!("/api/v1/namespaces/default/pods/{}/binding", pod.name_any());
+        let request = http::Request::post(path).body(serde_json::to_vec(&binding).unwrap());
+        world.client.request_text(request.unwrap()).await.unwrap();
+    }
+    world
+        .eventually("it is scheduled", async |world| {
+            scheduled(world).await.is_some_and(|(status, _)| status == "True")
+        })
+        .await;
 }
 
 #[tokio::test(start_paused = true)]
