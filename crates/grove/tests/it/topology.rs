@@ -82,7 +82,7 @@ async fn topologies_are_listed_drawn_used_checked_and_discovered() {
     create::<grove_api::PodCliqueSet>(
         &cluster,
         json!({"metadata": {"name": "w", "namespace": "default"}, "spec": {"replicas": 1, "template": {
-            "topologyConstraint": {"packDomain": "rack"}, "cliques": [clique]}}}),
+            "topologyConstraint": {"packDomain": "rack"}, "cliques": [clique.clone()]}}}),
     )
     .await;
 
@@ -133,6 +133,19 @@ async fn topologies_are_listed_drawn_used_checked_and_discovered() {
         (code, said.as_str()),
         (Some(0), "1 topologies, 3 nodes and 1 sets are in order\n")
     );
+    let mut large = clique;
+    large["spec"]["podSpec"]["containers"][0]["resources"] = json!({"requests": {"cpu": "100k"}});
+    create::<grove_api::PodCliqueSet>(
+        &cluster,
+        json!({"metadata": {"name": "large", "namespace": "default"}, "spec": {"replicas": 1, "template": {
+            "topologyConstraint": {"packDomain": "rack"}, "cliques": [large]}}}),
+    )
+    .await;
+    let (code, said, _) = run(&kubeconfig, &["check"]).await;
+    assert_eq!(code, Some(1));
+    assert!(said.starts_with("fail  GT023 PodCliqueSet default/large"), "{said}");
+    let sets = kube::Api::<grove_api::PodCliqueSet>::default_namespaced(cluster.client());
+    sets.delete("large", &Default::default()).await.unwrap();
     cluster.fleet().add(NodeSpec::new("n4").label(BLOCK, "b2"));
     let (code, said, _) = run(&kubeconfig, &["check"]).await;
     assert_eq!(code, Some(0), "a warning is no failure: {said}");

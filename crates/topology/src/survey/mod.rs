@@ -1,14 +1,16 @@
 //! What the nodes say about a topology: the domains that they form, what is wrong with their labels, and which topology
 //! they suggest.
 //!
-//! Looks at names and labels of nodes only. How much room a domain has is the scheduler's to say.
+//! How much of a domain is free is the scheduler's to say; what could not fit even an empty one is said here.
 
+mod capacity;
 mod check;
 mod discover;
 mod tree;
 
 use std::collections::BTreeMap;
 
+pub use capacity::{Amounts, Capacity, check_capacity};
 pub use check::{Finding, Severity, check_constraints, check_nodes};
 pub use discover::{Candidate, Proposal, discover};
 pub use tree::{Domain, tree, unlabelled};

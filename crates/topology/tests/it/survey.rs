@@ -1,7 +1,9 @@
 //! What nodes say about topologies.
 
 use grove_api::topology::{DomainWord, HOSTNAME_LABEL};
-use grove_topology::survey::{NodeLabels, Severity, check_constraints, check_nodes, discover, tree, unlabelled};
+use grove_topology::survey::{
+    Amounts, Capacity, NodeLabels, Severity, check_capacity, check_constraints, check_nodes, discover, tree, unlabelled,
+};
 use grove_topology::{Resolution, Topology, TopologyKind};
 
 use crate::fixtures::{Author, grove_topology, packed, set};
@@ -110,6 +112,64 @@ fn constraints_that_nothing_can_hold_are_found() {
     };
     assert_eq!(codes(&missing, &nodes()), ["GT020"]);
     assert_eq!(codes(&Resolution::Unused, &nodes()), Vec::<&str>::new());
+}
+
+#[test]
+fn what_no_domain_could_hold_even_empty_is_found() {
+    let gpus = |count: u64| -> Amounts { [("nvidia.com/gpu".to_owned(), count)].into() };
+    let in_force = Resolution::InForce {
+        topology: topology(),
+        is_terminating: false,
+    };
+    let codes = |word: &str, pods: i32, per_pod: u64| -> Vec<String> {
+        let mut set = set("a").replica(packed(word)).clique("w", None);
+        set.spec.template.cliques[0].spec.replicas = pods;
+        let capacity = Capacity {
+            per_pod: [("w".to_owned(), gpus(per_pod))].into(),
+            rooms: nodes().into_iter().map(|node| (node.name, gpus(8))).collect(),
+        };
+        let findings = check_capacity(&set, &in_force, &nodes(), &capacity);
+        findings.into_iter().map(|finding| finding.message).collect()
+    };
+    // The largest rack has two nodes, the largest block three.
+    assert_eq!(codes("rack", 4, 4), Vec::<String>::new());
+    assert_eq!(
+        codes("rack", 5, 4),
+        [
+            "PodCliqueSet ml/a: spec.template.topologyConstraint.packDomain: no rack could hold the 5 pods that must be in \
+             one: they ask for 20 nvidia.com/gpu, the largest has 16"
+        ]
+    );
+    assert_eq!(codes("block", 5, 4), Vec::<String>::new());
+    // Enough in all, but no node is that large.
+    assert_eq!(codes("block", 1, 9).len(), 1);
+    assert_eq!(
+        codes("zone", 1, 9),
+        Vec::<String>::new(),
+        "a level that is not there is another finding"
+    );
+}
+
+#[test]
+fn a_group_is_judged_by_one_of_its_replicas_and_the_whole_by_its_minimum() {
+    let mut set = set("a")
+        .replica(packed("block"))
+        .clique("w", None)
+        .group("g", &["w"], packed("rack"));
+    set.spec.template.cliques[0].spec.replicas = 2;
+    let gpus = |count: u64| -> Amounts { [("nvidia.com/gpu".to_owned(), count)].into() };
+    let capacity = Capacity {
+        per_pod: [("w".to_owned(), gpus(8))].into(),
+        rooms: nodes().into_iter().map(|node| (node.name, gpus(8))).collect(),
+    };
+    let in_force = Resolution::InForce {
+        topology: topology(),
+        is_terminating: false,
+    };
+    let found = |set: &grove_api::PodCliqueSet| check_capacity(set, &in_force, &nodes(), &capacity).len();
+    assert_eq!(found(&set), 0, "two pods in a rack of two");
+    set.spec.template.scaling_groups[0].min_available = Some(2);
+    assert_eq!(found(&set), 1, "four pods in a block of three");
 }
 
 #[test]

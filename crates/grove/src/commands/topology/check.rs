@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use grove_topology::survey::{Finding, Severity, check_constraints, check_nodes};
+use grove_topology::survey::{Finding, Severity, check_capacity, check_constraints, check_nodes};
 
 use super::read::Seen;
 use crate::exit::{self, Failure};
@@ -13,10 +13,12 @@ pub(super) fn print(seen: &Seen, strict: bool, format: Format) -> Result<ExitCod
     let of_nodes = topologies
         .iter()
         .flat_map(|(topology, _)| check_nodes(topology, &seen.nodes));
-    let of_sets = seen
-        .sets
-        .iter()
-        .flat_map(|set| check_constraints(set, &seen.resolve(set), &seen.nodes));
+    let of_sets = seen.sets.iter().flat_map(|set| {
+        let resolution = seen.resolve(set);
+        let mut found = check_constraints(set, &resolution, &seen.nodes);
+        found.extend(check_capacity(set, &resolution, &seen.nodes, &seen.capacity(set)));
+        found
+    });
     let mut findings: Vec<Finding> = of_nodes.chain(of_sets).collect();
     findings.sort();
     let checked = format!(

@@ -1,14 +1,16 @@
 //! What the commands look at, read once.
 
+use std::collections::BTreeMap;
 use std::fmt::Debug;
 
 use grove_api::{ClusterTopologyBinding, PodCliqueSet};
-use grove_topology::survey::NodeLabels;
+use grove_kubeplace::quantity::{Round, amount};
+use grove_kubeplace::requests;
+use grove_topology::survey::{Amounts, Capacity, NodeLabels};
 use grove_topology::usage::Usage;
 use grove_topology::{Resolution, Topology, TopologyKind};
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{Api, ListParams};
-use kube::core::PartialObjectMeta;
 use kube::{Client, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 
@@ -25,14 +27,18 @@ pub(super) struct Seen {
     objects: Topologies,
     pub(super) sets: Vec<PodCliqueSet>,
     pub(super) nodes: Vec<NodeLabels>,
+    /// What each node has for pods.
+    rooms: BTreeMap<String, Amounts>,
 }
 
 impl Seen {
     pub(super) async fn read(cluster: &Cluster, topology_domain_name: Option<String>) -> Result<Self, Failure> {
         let failed = |error| Failure::NoAnswer(no_answer(&cluster.address, error));
         let client = &cluster.client;
-        let nodes = list::<PartialObjectMeta<Node>>(client).await.map_err(failed)?;
-        let node = |node: PartialObjectMeta<Node>| NodeLabels {
+        let nodes = list::<Node>(client).await.map_err(failed)?;
+        let rooms = nodes.iter().map(|node| (node.name_any(), room(node)));
+        let rooms = rooms.collect();
+        let node = |node: Node| NodeLabels {
             name: node.name_any(),
             labels: node.metadata.labels.unwrap_or_default(),
         };
@@ -44,6 +50,7 @@ impl Seen {
             objects,
             sets: list(client).await.map_err(failed)?,
             nodes: nodes.into_iter().map(node).collect(),
+            rooms,
         })
     }
 
@@ -88,9 +95,28 @@ impl Seen {
         self.usage().users_of(kind, topology.name()).len()
     }
 
+    /// What a set asks for beside what the nodes have.
+    pub(super) fn capacity(&self, set: &PodCliqueSet) -> Capacity {
+        let cliques = set.spec.template.cliques.iter();
+        let per_pod = cliques.map(|clique| (clique.name.clone(), requests::of_spec(&clique.spec.pod_spec)));
+        Capacity {
+            per_pod: per_pod.collect(),
+            rooms: self.rooms.clone(),
+        }
+    }
+
     pub(super) fn resolve(&self, set: &PodCliqueSet) -> Resolution {
         self.objects.resolve(set)
     }
+}
+
+/// What a node has for pods, used or not.
+fn room(node: &Node) -> Amounts {
+    let allocatable = node.status.as_ref().and_then(|status| status.allocatable.as_ref());
+    let amounts = allocatable.into_iter().flatten();
+    amounts
+        .map(|(resource, quantity)| (resource.clone(), amount(resource, quantity, Round::Down)))
+        .collect()
 }
 
 /// All objects of a kind, by namespace and name; none where the kind is not installed.
