@@ -203,6 +203,9 @@ impl Seen {
     }
 
     async fn lift_gates(&self, shell: &Shell) -> Vec<WriteError> {
+        if shell.settings.pins {
+            return vec![];
+        }
         let Some(gang) = self.gang(shell, labels::PODGANG) else {
             return vec![];
         };

@@ -46,6 +46,9 @@ pub struct Settings {
     pub topology: TopologyAwareScheduling,
     /// The image that holds `grove`, for pods that wait for others.
     pub wait_image: String,
+    /// Somebody places the gangs of the `default-scheduler` profile, and lifts each gate in the patch that pins the pod.
+    /// Without it the operator lifts the gates of complete gangs, and their pods go where that scheduler likes.
+    pub pins: bool,
     /// The most things that are looked at at once.
     pub workers: usize,
     /// The time.

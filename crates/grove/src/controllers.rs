@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use grove_api::config::{Controllers, OperatorConfiguration};
+use grove_api::config::{Controllers, OperatorConfiguration, ProfileName};
 use grove_controllers::{Operator, Settings, StartError};
+use grove_scheduler::{Policy, Scheduler};
 use jiff::Timestamp;
 use kube::Client;
 use tokio_util::sync::CancellationToken;
@@ -22,13 +23,19 @@ pub(crate) fn settings(configuration: &OperatorConfiguration, image: &str) -> Se
         scheduler: configuration.scheduler.clone(),
         topology: configuration.topology_aware_scheduling.clone(),
         wait_image: image.to_owned(),
+        pins: configuration.scheduler.default_profile == ProfileName::DefaultScheduler,
         workers: workers(&configuration.controllers),
         clock: Arc::new(Timestamp::now),
     }
 }
 
 /// What the leader does until it is told to stop: first the topology that the configuration asks for, then the rest.
-pub(crate) async fn run(client: Client, settings: Settings, stop: CancellationToken) -> Result<(), Failure> {
+/// Where the cluster's own scheduler binds, gangs are placed here too.
+pub(crate) async fn run(
+    client: Client,
+    (configuration, settings): (&OperatorConfiguration, Settings),
+    stop: CancellationToken,
+) -> Result<(), Failure> {
     let Some(started) = stop
         .run_until_cancelled(grove_controllers::start(&client, &settings))
         .await
@@ -36,7 +43,18 @@ pub(crate) async fn run(client: Client, settings: Settings, stop: CancellationTo
         return Ok(());
     };
     started?;
-    Operator::new(client, settings).run(stop).await;
+    let pins = settings.pins;
+    let operator = Operator::new(client.clone(), settings);
+    let placer = async {
+        if pins {
+            let settings = grove_scheduler::Settings {
+                policy: Policy::pinning(configuration),
+                ..grove_scheduler::Settings::default()
+            };
+            Scheduler::new(client, settings).run(stop.clone()).await;
+        }
+    };
+    tokio::join!(operator.run(stop.clone()), placer);
     Ok(())
 }
 

@@ -2,14 +2,17 @@
 
 use std::sync::Arc;
 
-use grove_api::PodGang;
 use grove_api::config::ScaleOut;
-use grove_api::podgang::Waiting;
+use grove_api::podgang::{PendingExplanation, Waiting};
+use grove_api::{PodGang, labels};
 use grove_kubeplace::{GangRequest, NotPlaceable};
 use grove_placement::{Budget, Gang, Outcome, Plan, ShapeId};
+use grove_runtime::ObjectKey;
 use jiff::Timestamp;
+use kube::ResourceExt;
 
 use crate::core::{Core, Decided, Standing};
+use crate::hand::Hand;
 use crate::pod;
 use crate::queue::{Hope, Rank, Unit};
 use crate::statement::{MEMBERS_MISSING, Statement, because, reason};
@@ -38,19 +41,9 @@ impl Core {
         if let Some(decided) = self.release(unit, &gang, &standing, now) {
             return decided;
         }
-        if let Some(held_back) = &standing.held_back {
-            let message = format!("pod {} still has its gate", held_back.name);
-            let pending = because(reason::NOT_FORMED, message, Waiting::Wait);
-            return self.cannot(unit, rank, (&gang, &standing), pending, now);
-        }
-        let request = match self.state.request(&gang) {
-            // More of a gang that runs is worth more than a preference that nobody stated.
-            Ok(request) if standing.is_whole => self.without_own_preferences(request),
+        let request = match self.request(&gang, &standing) {
             Ok(request) => request,
-            Err(not_placeable) => {
-                let pending = why_not(&not_placeable);
-                return self.cannot(unit, rank, (&gang, &standing), pending, now);
-            }
+            Err(pending) => return self.cannot(unit, rank, (&gang, &standing), pending, now),
         };
         if !request.is_waiting() {
             return self.settle(unit, &gang, &standing, now);
@@ -74,6 +67,26 @@ impl Core {
                 self.say_pending(unit, (&gang, &standing), pending, now)
             }
         }
+    }
+
+    /// What is asked of the engine, or why nothing can be asked yet.
+    fn request(&mut self, gang: &PodGang, standing: &Standing) -> Result<GangRequest, PendingExplanation> {
+        let not_formed = |message| Err(because(reason::NOT_FORMED, message, Waiting::Wait));
+        if let Some(held_back) = &standing.held_back {
+            return not_formed(format!("pod {} still has its gate", held_back.name));
+        }
+        if let Some(base) = self.unplaced_base(gang) {
+            return not_formed(format!("its base gang {base} is not placed yet"));
+        }
+        let request = self
+            .state
+            .request(gang)
+            .map_err(|not_placeable| why_not(&not_placeable))?;
+        // More of a gang that runs is worth more than a preference that nobody stated.
+        Ok(match standing.is_whole {
+            true => self.without_own_preferences(request),
+            false => request,
+        })
     }
 
     /// The narrowest level is preferred by the operator's policy unless a user asks for another.
@@ -135,7 +148,10 @@ impl Core {
         for binding in bindings {
             if let Some(pod) = self.state.assume(&binding.pod, &binding.node) {
                 let node = binding.node;
-                actions.push(Action::Bind { pod, node });
+                actions.push(match self.policy.hand {
+                    Hand::Binds => Action::Bind { pod, node },
+                    Hand::Pins => Action::Pin { pod, node },
+                });
             }
         }
         tracing::debug!(%unit, pods = actions.len(), "placed");
@@ -149,10 +165,48 @@ impl Core {
 
     /// Nothing waits that could be placed now.
     fn settle(&mut self, unit: &Unit, gang: &Arc<PodGang>, standing: &Standing, now: Timestamp) -> Decided {
-        if standing.is_whole {
+        if standing.is_whole && standing.is_bound {
+            self.records.entry(unit.clone()).or_default().pinned_at = None;
             return self.say_placed(unit, gang, now);
         }
+        if standing.is_whole && self.policy.hand == Hand::Pins {
+            return self.await_binds(unit, gang, now);
+        }
         Decided::default()
+    }
+
+    /// The base gang of a scaled one, if that is not on nodes yet. Where gates are lifted by others, they see to it.
+    fn unplaced_base(&self, gang: &PodGang) -> Option<String> {
+        let name = gang
+            .labels()
+            .get(labels::BASE_PODGANG)
+            .filter(|_| self.policy.hand == Hand::Pins)?;
+        let key = ObjectKey::new(gang.namespace().unwrap_or_default(), name.as_str());
+        let base = self.state.gangs.get(&key);
+        let is_bound = base.is_some_and(|base| self.standing(base).is_bound);
+        (!is_bound).then(|| name.clone())
+    }
+
+    /// Pinned pods are somebody else's to bind. Those that are not bound in time return gated, to be placed again.
+    fn await_binds(&mut self, unit: &Unit, gang: &PodGang, now: Timestamp) -> Decided {
+        let grace = self.policy.grace;
+        let record = self.records.entry(unit.clone()).or_default();
+        let until = *record.pinned_at.get_or_insert(now) + grace;
+        if now < until {
+            self.look_at(unit, until);
+            return Decided::default();
+        }
+        record.pinned_at = None;
+        let pods = gang.spec.pod_groups.iter().flat_map(|group| self.state.listed(group));
+        let unbound: Vec<_> = pods
+            .filter(|pod| Hand::Pins.destination(pod).is_some() && !pod::has_place(pod))
+            .cloned()
+            .collect();
+        tracing::warn!(%unit, pods = unbound.len(), "pinned pods were not bound in time; they are placed again");
+        Decided {
+            actions: unbound.into_iter().map(|pod| Action::Release { pod }).collect(),
+            notices: Vec::new(),
+        }
     }
 
     /// It cannot be tried as it is; only its own objects can change that.
@@ -161,11 +215,11 @@ impl Core {
         unit: &Unit,
         rank: Rank,
         (gang, standing): (&Arc<PodGang>, &Standing),
-        pending: grove_api::podgang::PendingExplanation,
+        pending: PendingExplanation,
         now: Timestamp,
     ) -> Decided {
         self.queue.park(unit.clone(), rank, Hope::Own);
-        if standing.is_whole {
+        if standing.is_whole && standing.is_bound {
             return self.say_placed(unit, gang, now);
         }
         self.say_pending(unit, (gang, standing), pending, now)
@@ -206,7 +260,7 @@ fn shapes(gang: &Gang) -> Vec<ShapeId> {
     waiting.map(|group| group.shape).collect()
 }
 
-fn why_not(not_placeable: &NotPlaceable) -> grove_api::podgang::PendingExplanation {
+fn why_not(not_placeable: &NotPlaceable) -> PendingExplanation {
     let (reason, waiting) = match not_placeable {
         NotPlaceable::Incomplete { .. } => (reason::NOT_FORMED, Waiting::Wait),
         NotPlaceable::NoTopology { .. } | NotPlaceable::NoLevel { .. } => (reason::TOPOLOGY_UNAVAILABLE, Waiting::Act),

@@ -18,6 +18,7 @@ use grove_topology::resolve::default_reference;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 
+use crate::hand::Hand;
 use crate::pod;
 use crate::queue::{Hope, Queue, Rank, Unit};
 use crate::seen::Seen;
@@ -30,13 +31,14 @@ use crate::write::{Action, Done};
 pub struct Policy {
     /// Pods that name this scheduler are placed.
     pub name: String,
+    pub hand: Hand,
     /// Where a replica grows when its domain is full.
     pub scale_out: ScaleOut,
     /// The topology of gangs that name none.
     pub default_topology: String,
     /// Gangs prefer the narrowest level although nobody asked for it; then it does not count in their score.
     pub prefers_by_itself: bool,
-    /// How long a gang that never was whole keeps pods below its minimum.
+    /// How long a gang that never was whole keeps pods below its minimum, and how long a pinned pod may wait to be bound.
     pub grace: Duration,
 }
 
@@ -44,6 +46,7 @@ impl Default for Policy {
     fn default() -> Self {
         Self {
             name: "grove-scheduler".to_owned(),
+            hand: Hand::Binds,
             scale_out: ScaleOut::SameDomain,
             default_topology: DEFAULT_TOPOLOGY_NAME.to_owned(),
             prefers_by_itself: true,
@@ -61,6 +64,15 @@ impl Policy {
             default_topology: default_reference(&topology.source).name.to_owned(),
             prefers_by_itself: topology.preferred_packing != PreferredPacking::Never,
             ..Self::default()
+        }
+    }
+
+    /// The same for pods that the cluster's own scheduler binds.
+    pub fn pinning(configuration: &OperatorConfiguration) -> Self {
+        Self {
+            name: "default-scheduler".to_owned(),
+            hand: Hand::Pins,
+            ..Self::new(configuration)
         }
     }
 }
@@ -86,6 +98,10 @@ pub(crate) struct Record {
     pub(crate) to_say: Option<Statement>,
     /// When it was last explained.
     pub(crate) explained_at: Option<Timestamp>,
+    /// Since when it has not all the pods that it needs.
+    pub(crate) unformed_at: Option<Timestamp>,
+    /// Since when all of it is pinned and not all of it bound.
+    pub(crate) pinned_at: Option<Timestamp>,
 }
 
 /// Decides.
@@ -107,7 +123,7 @@ pub struct Core {
 impl Core {
     pub fn new(policy: Policy) -> Self {
         Self {
-            state: State::new(&policy.name, &policy.default_topology),
+            state: State::new(&policy),
             policy,
             queue: Queue::default(),
             solver: Solver::new(),
@@ -264,13 +280,16 @@ impl Core {
         let mut standing = Standing {
             bound: 0,
             is_whole: !gang.spec.pod_groups.is_empty(),
+            is_bound: true,
             held_back: None,
         };
         for group in &gang.spec.pod_groups {
             let placed = self.state.listed(group).filter(|pod| self.state.is_placed(pod)).count();
             standing.bound += placed;
-            standing.is_whole &= placed >= usize::try_from(group.min_replicas).unwrap_or(0);
-            let gated = || self.state.listed(group).find(|pod| pod::is_gated_by_grove(pod));
+            let minimum = usize::try_from(group.min_replicas).unwrap_or(0);
+            standing.is_whole &= placed >= minimum;
+            standing.is_bound &= self.state.listed(group).filter(|pod| pod::has_place(pod)).count() >= minimum;
+            let gated = || self.state.listed(group).find(|pod| self.policy.hand.is_held_back(pod));
             standing.held_back = standing.held_back.or_else(|| gated().map(|pod| key_of(pod)));
         }
         standing
@@ -288,6 +307,8 @@ pub(crate) struct Standing {
     pub(crate) bound: usize,
     /// Every pod-group has its minimum.
     pub(crate) is_whole: bool,
+    /// And not only on the way there: the API says so.
+    pub(crate) is_bound: bool,
     /// A pod that is listed and still has Grove's gate: the gang is about to be whole.
     pub(crate) held_back: Option<PodKey>,
 }

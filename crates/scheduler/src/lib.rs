@@ -14,6 +14,7 @@
 
 mod attempt;
 pub mod core;
+mod hand;
 mod pod;
 pub mod queue;
 mod scheduler;
@@ -24,4 +25,5 @@ mod tell;
 pub mod write;
 
 pub use core::Policy;
+pub use hand::Hand;
 pub use scheduler::{Scheduler, Settings};

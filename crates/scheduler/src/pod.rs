@@ -27,11 +27,6 @@ pub(crate) fn has_place(pod: &Pod) -> bool {
     node(pod).is_some()
 }
 
-/// Wants a node, and nothing holds it back.
-pub(crate) fn waits(pod: &Pod) -> bool {
-    is_live(pod) && !has_place(pod) && gates(pod).next().is_none()
-}
-
 pub(crate) fn gates(pod: &Pod) -> impl Iterator<Item = &str> {
     let gates = pod.spec.iter().flat_map(|spec| &spec.scheduling_gates).flatten();
     gates.map(|gate| gate.name.as_str())

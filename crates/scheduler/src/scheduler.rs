@@ -217,7 +217,7 @@ impl Requests {
     fn send(&mut self, action: Action) {
         // What people read does not hold up what pods wait for.
         let lane = match action {
-            Action::Bind { .. } => self.binds.clone(),
+            Action::Bind { .. } | Action::Pin { .. } => self.binds.clone(),
             _ => self.writes.clone(),
         };
         let (writer, clock) = (self.writer.clone(), self.clock.clone());

@@ -16,6 +16,8 @@ use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::api::scheduling::v1::PriorityClass;
 use kube::ResourceExt;
 
+use crate::core::Policy;
+use crate::hand::Hand;
 use crate::pod;
 use crate::queue::Unit;
 use crate::seen::Seen;
@@ -62,6 +64,7 @@ pub(crate) struct State {
     pub(crate) mirror: Mirror,
     /// Name of the scheduler whose pods are placed.
     scheduler: String,
+    hand: Hand,
     pub(crate) pods: BTreeMap<PodKey, Arc<Pod>>,
     pub(crate) gangs: BTreeMap<ObjectKey, Arc<PodGang>>,
     members: BTreeMap<ObjectKey, BTreeSet<PodKey>>,
@@ -73,10 +76,11 @@ pub(crate) struct State {
 }
 
 impl State {
-    pub(crate) fn new(scheduler: &str, default_topology: &str) -> Self {
+    pub(crate) fn new(policy: &Policy) -> Self {
         Self {
-            mirror: Mirror::new(default_topology),
-            scheduler: scheduler.to_owned(),
+            mirror: Mirror::new(&policy.default_topology),
+            scheduler: policy.name.clone(),
+            hand: policy.hand,
             pods: BTreeMap::new(),
             gangs: BTreeMap::new(),
             members: BTreeMap::new(),
@@ -147,6 +151,9 @@ impl State {
         let before = self.mirror.node_of(&key).map(str::to_owned);
         let room = before.as_deref().and_then(|node| self.mirror.cluster().node(node));
         self.mirror.set_pod(&new);
+        if let Some(node) = self.hand.destination(&new).filter(|_| pod::node(&new).is_none()) {
+            self.mirror.assume(&new, node);
+        }
         let after = self.mirror.node_of(&key).map(str::to_owned);
         if before.is_some() && after != before {
             self.stir.room.extend(room);
@@ -155,10 +162,19 @@ impl State {
         if let Unit::Gang(gang) = &unit {
             self.members.entry(gang.clone()).or_default().insert(key);
         }
-        let standing = |pod: &Pod, node: &Option<String>| (pod::waits(pod), pod::is_live(pod), node.clone());
+        let hand = self.hand;
+        let standing = |pod: &Pod, node: &Option<String>| (hand.is_wanted(pod), pod::is_live(pod), node.clone());
+        if self.hand == Hand::Pins
+            && pod::has_place(&new)
+            && let Unit::Gang(gang) = &unit
+        {
+            // Now it is seen to be bound, which is what its status and its scaled gangs wait for.
+            self.stir.units.extend(self.siblings(gang).into_iter().map(Unit::Gang));
+            self.stir.units.insert(unit.clone());
+        }
         // That a bind of ours is now seen is no news.
         let is_news = old.is_none_or(|old| standing(&old, &before) != standing(&new, &after));
-        if is_news || (before.is_none() && pod::waits(&new)) {
+        if is_news || (before.is_none() && hand.is_wanted(&new)) {
             self.stir.units.insert(unit);
         }
     }
@@ -229,7 +245,7 @@ impl State {
         let waiting = self
             .pods
             .values()
-            .filter(|pod| pod::waits(pod) && pod::uses_claim(pod, claim));
+            .filter(|pod| self.hand.is_wanted(pod) && pod::uses_claim(pod, claim));
         let units: Vec<Unit> = waiting.filter_map(|pod| self.unit_of(pod)).collect();
         self.stir.units.extend(units);
     }
@@ -264,6 +280,8 @@ impl State {
         let key = |name: String| ObjectKey::new(namespace, name);
         Some(match pod.labels().get(labels::PODGANG) {
             Some(gang) => Unit::Gang(key(gang.clone())),
+            // Whoever binds the others binds it too.
+            None if self.hand == Hand::Pins => return None,
             None => Unit::Pod(key(pod.name_any())),
         })
     }
@@ -282,7 +300,7 @@ impl State {
             }
             Unit::Pod(key) => {
                 let pod = self.pods.get(&pod_key(key.clone()))?;
-                Some(Arc::new(gang_of_one(pod)))
+                pod::is_live(pod).then(|| Arc::new(gang_of_one(pod)))
             }
         }
     }
@@ -290,9 +308,10 @@ impl State {
     /// The gang as the engine takes it. Pods that do not wait for this scheduler yet are not shown to it.
     pub(crate) fn request(&mut self, gang: &PodGang) -> Result<GangRequest, NotPlaceable> {
         let (pods, mirror) = (&self.pods, &mut self.mirror);
-        let scheduler = &self.scheduler;
+        let (scheduler, hand) = (&self.scheduler, self.hand);
         let is_shown = |pod: &&Arc<Pod>| {
-            pod::is_live(pod) && (pod::has_place(pod) || pod::waits(pod)) && pod::scheduler(pod) == scheduler
+            let takes_part = pod::has_place(pod) || hand.is_wanted(pod) || hand.destination(pod).is_some();
+            pod::is_live(pod) && takes_part && pod::scheduler(pod) == scheduler
         };
         mirror.gang(gang, |key| pods.get(key).filter(is_shown).map(|pod| &**pod))
     }
@@ -313,7 +332,7 @@ impl State {
 
     /// The pods of a unit that wait for a node.
     pub(crate) fn waiting(&self, unit: &Unit) -> Vec<Arc<Pod>> {
-        let waits = |pod: &&Arc<Pod>| pod::waits(pod) && !self.is_placed(pod);
+        let waits = |pod: &&Arc<Pod>| self.hand.is_wanted(pod) && !self.is_placed(pod);
         match unit {
             Unit::Pod(key) => self
                 .pods

@@ -29,6 +29,7 @@ impl Core {
     /// The gang has its minimum on nodes.
     pub(crate) fn say_placed(&mut self, unit: &Unit, gang: &Arc<PodGang>, now: Timestamp) -> Decided {
         self.unexplained.retain(|(_, _, other)| other != unit);
+        self.records.entry(unit.clone()).or_default().unformed_at = None;
         let Ok(request) = self.state.request(gang) else {
             // Some of its pods went meanwhile; that is seen next.
             return Decided::default();
@@ -48,10 +49,15 @@ impl Core {
         pending: PendingExplanation,
         now: Timestamp,
     ) -> Decided {
-        let made = gang.metadata.creation_timestamp.as_ref().map_or(now, |time| time.0);
-        if pending.reason == reason::NOT_FORMED && now < made + FORMING {
-            self.look_at(unit, made + FORMING);
-            return Decided::default();
+        let record = self.records.entry(unit.clone()).or_default();
+        if pending.reason != reason::NOT_FORMED {
+            record.unformed_at = None;
+        } else {
+            let worth_saying_at = *record.unformed_at.get_or_insert(now) + FORMING;
+            if now < worth_saying_at {
+                self.look_at(unit, worth_saying_at);
+                return Decided::default();
+            }
         }
         let statement = Statement::pending(pending);
         let statement = match standing.bound > 0 && was_whole(gang) {

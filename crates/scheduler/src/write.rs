@@ -16,6 +16,7 @@ use kube::core::ObjectMeta;
 use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
 
+use crate::hand::{Hand, pin_patch};
 use crate::statement::Statement;
 
 /// A change to make.
@@ -23,6 +24,8 @@ use crate::statement::Statement;
 pub enum Action {
     /// Bind a pod to a node.
     Bind { pod: Arc<Pod>, node: String },
+    /// Lift a pod's gate and confine it to a node.
+    Pin { pod: Arc<Pod>, node: String },
     /// Say where a gang stands.
     Say {
         gang: Arc<PodGang>,
@@ -66,6 +69,7 @@ impl Writer {
     pub(crate) async fn carry_out(self, action: Action, now: Timestamp) -> Done {
         match action {
             Action::Bind { pod, node } => self.bind(pod, &node).await,
+            Action::Pin { pod, node } => self.pin(pod, &node).await,
             Action::Say { gang, statement } => self.say(&gang, &statement, now).await,
             Action::Mark { pod, message } => self.mark(&pod, &message, now).await,
             Action::Release { pod } => self.release(&pod).await,
@@ -116,6 +120,45 @@ impl Writer {
             };
             failures += 1;
             tracing::warn!(pod = %ObjectKey::of(&pod.metadata), node, %error, "a bind got no clear answer; sent again");
+            tokio::time::sleep(Backoff::OBJECT.after(failures)).await;
+        }
+    }
+
+    /// A patch whose answer is lost is sent again: what it tests tells whether it was carried out.
+    async fn pin(&self, pod: Arc<Pod>, node: &str) -> Done {
+        let api = self.pods(&pod);
+        let name = pod.name_any();
+        let patch = match serde_json::from_value(pin_patch(&pod, node)) {
+            Ok(patch) => Patch::<()>::Json(patch),
+            Err(error) => {
+                let why = error.to_string();
+                return Done::Refused { pod, why };
+            }
+        };
+        let parameters = PatchParams {
+            field_manager: Some(self.manager.clone()),
+            ..PatchParams::default()
+        };
+        let mut failures = 0;
+        loop {
+            let error = match api.patch(&name, &parameters, &patch).await {
+                Ok(_) => return Done::Bound { pod },
+                Err(kube::Error::Api(status)) if is_final(status.code) => match api.get_opt(&name).await {
+                    Ok(Some(found))
+                        if found.metadata.uid == pod.metadata.uid && Hand::Pins.destination(&found) == Some(node) =>
+                    {
+                        return Done::Bound { pod };
+                    }
+                    Ok(_) => {
+                        let why = status.message.clone();
+                        return Done::Refused { pod, why };
+                    }
+                    Err(error) => error,
+                },
+                Err(error) => error,
+            };
+            failures += 1;
+            tracing::warn!(pod = name, node, %error, "a pod could not be pinned; tried again");
             tokio::time::sleep(Backoff::OBJECT.after(failures)).await;
         }
     }

@@ -225,6 +225,7 @@ async fn start(plane: &ControlPlane) -> Result<()> {
         scheduler: configuration.scheduler,
         topology: configuration.topology_aware_scheduling,
         wait_image: "grove".to_owned(),
+        pins: false,
         workers: 16,
         clock: Arc::new(Timestamp::now),
     };

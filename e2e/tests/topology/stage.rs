@@ -122,6 +122,7 @@ impl RealStage {
             scheduler: configuration.scheduler,
             topology: configuration.topology_aware_scheduling,
             wait_image: "grove".to_owned(),
+            pins: false,
             workers: 8,
             clock: Arc::new(Timestamp::now),
         };

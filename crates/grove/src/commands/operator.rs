@@ -135,7 +135,7 @@ async fn operate(configuration: &OperatorConfiguration, args: &Args) -> Result<(
                 Some(Ok(())) => {
                     // Replicas that do not lead are ready too: they serve the webhooks.
                     stage.send_replace(Stage::Ready);
-                    let work = controllers::run(cluster.client.clone(), settings, stop.clone());
+                    let work = controllers::run(cluster.client.clone(), (configuration, settings), stop.clone());
                     lead((&configuration.leader_election, &cluster), &metrics, &stop, work).await
                 }
             }

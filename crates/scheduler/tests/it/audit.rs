@@ -32,9 +32,7 @@ impl Audit {
     pub(crate) fn of(history: &History, spills: bool) -> Self {
         let mut audit = Self::default();
         for write in history.writes().iter() {
-            audit.take(write);
-            let is_bind = write.subresource == "binding";
-            if is_bind {
+            if audit.take(write) {
                 audit.binds += 1;
                 let gang = gang_of(&audit.pods[&write.key.name]);
                 audit.bound_at.insert(gang.clone(), write.time);
@@ -45,17 +43,21 @@ impl Audit {
         audit
     }
 
-    fn take(&mut self, write: &Write) {
+    /// Whether the write bound a pod.
+    fn take(&mut self, write: &Write) -> bool {
         let objects = match &*write.resource.plural {
             "nodes" => &mut self.nodes,
             "pods" => &mut self.pods,
             "podgangs" => &mut self.gangs,
-            _ => return,
+            _ => return false,
         };
-        match write.after() {
-            Some(object) => drop(objects.insert(write.key.name.clone(), object)),
-            None => drop(objects.remove(&write.key.name)),
-        }
+        let Some(object) = write.after() else {
+            objects.remove(&write.key.name);
+            return false;
+        };
+        let has_node = node_of(&object).is_some();
+        let before = objects.insert(write.key.name.clone(), object);
+        &*write.resource.plural == "pods" && has_node && before.is_none_or(|before| node_of(&before).is_none())
     }
 
     /// Gangs that have some of their minimum and not all of it, for longer than the grace.

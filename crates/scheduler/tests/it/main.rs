@@ -3,6 +3,7 @@
 mod audit;
 mod crash;
 mod gangs;
+mod pins;
 mod pods;
 mod replica;
 mod support;

@@ -7,8 +7,13 @@ use serde_json::json;
 
 use crate::support::{Policies, World, clique, nodes, set};
 
+const SPILLS: Policies = Policies {
+    spills: true,
+    pins: false,
+};
+
 /// One leader, and a scaling group of workers that begins with one replica of two pods.
-fn elastic(level: &str) -> String {
+pub(crate) fn elastic(level: &str) -> String {
     format!(
         "apiVersion: grove.io/v1alpha1\nkind: PodCliqueSet\nmetadata: {{name: s}}\nspec:\n  replicas: 1\n  template:\n    \
          topologyConstraint: {{packDomain: {level}}}\n    cliques:\n{}{}    podCliqueScalingGroups:\n    \
@@ -44,7 +49,7 @@ async fn a_replica_grows_inside_its_rack_and_waits_when_that_is_full() {
 
 #[tokio::test(start_paused = true)]
 async fn a_replica_that_may_spill_over_grows_elsewhere() {
-    let world = World::with(nodes(1, 2, 4), Policies { spills: true }).await;
+    let world = World::with(nodes(1, 2, 4), SPILLS).await;
     world.create::<PodCliqueSet>(&elastic("rack")).await;
     world.await_scheduled("s-0", ("True", "Placed")).await;
     scale(&world, 2).await;

@@ -40,6 +40,8 @@ const QUIET: Duration = Duration::from_secs(6);
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Policies {
     pub(crate) spills: bool,
+    /// The `default-scheduler` profile.
+    pub(crate) pins: bool,
 }
 
 pub(crate) struct World {
@@ -83,7 +85,18 @@ impl World {
     }
 
     pub(crate) async fn without_scheduler(nodes: Vec<NodeSpec>, policies: Policies) -> Self {
-        let cluster = Cluster::builder().seed(1).nodes(nodes).record_history(true).start();
+        Self::furnish(Cluster::builder().nodes(nodes), policies).await
+    }
+
+    /// A cluster in which pods of the default scheduler are bound, or not.
+    pub(crate) async fn with_binder(nodes: Vec<NodeSpec>, policies: Policies, is_on: bool) -> Self {
+        let mut world = Self::furnish(Cluster::builder().nodes(nodes).binder(is_on), policies).await;
+        world.start_scheduler();
+        world
+    }
+
+    async fn furnish(builder: grove_simcluster::Builder, policies: Policies) -> Self {
+        let cluster = builder.seed(1).record_history(true).start();
         let client = cluster.client();
         install(&client).await;
         let world = Self {
@@ -108,6 +121,7 @@ impl World {
             topology: configuration.topology_aware_scheduling.clone(),
             wait_image: "grove".into(),
             workers: 8,
+            pins: self.policies.pins,
             clock: Arc::new(move || clock.now()),
         };
         let started = grove_controllers::start(&client, &settings).await;
@@ -118,8 +132,12 @@ impl World {
 
     pub(crate) fn start_scheduler(&mut self) {
         let clock = self.cluster.clock();
+        let configuration = configuration(self.policies);
         let settings = Settings {
-            policy: Policy::new(&configuration(self.policies)),
+            policy: match self.policies.pins {
+                true => Policy::pinning(&configuration),
+                false => Policy::new(&configuration),
+            },
             clock: Arc::new(move || clock.now()),
             ..Settings::default()
         };
@@ -276,9 +294,15 @@ fn configuration(policies: Policies) -> OperatorConfiguration {
     let level = |(word, key): &(&str, &str)| format!("{{domain: {word}, key: {key}}}");
     let levels: Vec<String> = LEVELS.iter().map(level).collect();
     let scale_out = if policies.spills { "SpillOver" } else { "SameDomain" };
+    let profile = if policies.pins {
+        "default-scheduler"
+    } else {
+        "grove-scheduler"
+    };
     let text = format!(
-        "apiVersion: operator.config.grove.io/v1alpha1\nkind: OperatorConfiguration\ntopologyAwareScheduling: \
-         {{enabled: true, scaleOut: {scale_out}, levels: [{}]}}\n",
+        "apiVersion: operator.config.grove.io/v1alpha1\nkind: OperatorConfiguration\nscheduler: {{profiles: \
+         [{{name: {profile}, default: true}}]}}\ntopologyAwareScheduling: {{enabled: true, scaleOut: {scale_out}, \
+         levels: [{}]}}\n",
         levels.join(", ")
     );
     let loaded = config::parse(text.as_bytes(), &Overrides::default());

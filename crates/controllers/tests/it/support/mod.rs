@@ -181,6 +181,7 @@ impl World {
             scheduler: configuration.scheduler.clone(),
             topology: configuration.topology_aware_scheduling.clone(),
             wait_image: "grove".into(),
+            pins: false,
             workers: 8,
             clock: Arc::new(move || clock.now()),
         }

@@ -145,12 +145,15 @@ async fn start_operator(embedded: &Embedded) -> Result<Running> {
         namespace: "kube-system".to_owned(),
         is_inside: false,
     };
-    let mut webhooks = Serving::start(admission::admission(&configuration, &cluster, OPERATOR), listener);
+    let topology = &configuration.topology_aware_scheduling;
+    let admission = admission::admission(&configuration, topology, (&cluster, OPERATOR));
+    let mut webhooks = Serving::start(admission, listener);
     let ready = tokio::time::timeout(STEP_MAX, webhooks.ready()).await;
     ready.context("the webhooks do not serve")??;
     let stop = CancellationToken::new();
     let settings = controllers::settings(&configuration, "grove");
-    let controllers = tokio::spawn(controllers::run(client, settings, stop.clone()));
+    let (operated, stopped) = (configuration.clone(), stop.clone());
+    let controllers = tokio::spawn(async move { controllers::run(client, (&operated, settings), stopped).await });
     let client = embedded
         .cluster
         .client_as(User::named(SCHEDULER, &["system:serviceaccounts"]));

@@ -1,0 +1,86 @@
+//! The `default-scheduler` profile: gangs are placed by the same engine, pinned, and bound by the cluster's own scheduler.
+
+use grove_api::{PodCliqueScalingGroup, PodCliqueSet};
+use k8s_openapi::api::core::v1::Pod;
+use kube::ResourceExt;
+use kube::api::{Patch, PatchParams};
+use serde_json::json;
+
+use crate::support::{Policies, World, nodes, set};
+
+const PINS: Policies = Policies {
+    spills: false,
+    pins: true,
+};
+
+#[tokio::test(start_paused = true)]
+async fn a_gang_is_pinned_whole_and_the_clusters_own_scheduler_binds_it() {
+    let world = World::with(nodes(1, 3, 4), PINS).await;
+    // First fit would begin in rack b1r1, where a gang of four no longer has room.
+    world.create::<PodCliqueSet>(&set("one", 1, 8, "rack")).await;
+    world.await_scheduled("one-0", ("True", "Placed")).await;
+    world.create::<PodCliqueSet>(&set("four", 4, 8, "rack")).await;
+    world.await_scheduled("four-0", ("True", "Placed")).await;
+    assert_eq!(world.racks_of("four").await.len(), 1);
+    let status = world.gang("four-0").await.status.expect("a status");
+    assert_eq!(status.placement_score, Some(1.0));
+    world.settle().await;
+    world.audit();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_gang_that_does_not_fit_keeps_its_gates() {
+    let world = World::with(nodes(1, 2, 2), PINS).await;
+    world.create::<PodCliqueSet>(&set("giant", 3, 8, "rack")).await;
+    world.await_scheduled("giant-0", ("False", "TooLarge")).await;
+    world.settle().await;
+    for (name, pod) in world.list::<Pod>().await {
+        assert!(pod.spec.is_some_and(|spec| spec.scheduling_gates.is_some()), "{name}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_scaled_gang_follows_its_base_into_the_rack() {
+    let world = World::with(nodes(1, 2, 5), PINS).await;
+    world.create::<PodCliqueSet>(&crate::replica::elastic("rack")).await;
+    world.await_scheduled("s-0", ("True", "Placed")).await;
+    let patch = Patch::Merge(json!({"spec": {"replicas": 2}}));
+    let groups = world.all::<PodCliqueScalingGroup>();
+    groups
+        .patch("s-0-g", &PatchParams::default(), &patch)
+        .await
+        .expect("a scaling group");
+    world.await_scheduled("s-0-g-0", ("True", "Placed")).await;
+    assert_eq!(world.racks_of("s-0").await.len(), 1);
+    world.settle().await;
+    world.audit();
+}
+
+#[tokio::test(start_paused = true)]
+async fn pinned_pods_that_nobody_binds_are_placed_again() {
+    let world = World::with_binder(nodes(1, 1, 2), PINS, false).await;
+    world.create::<PodCliqueSet>(&set("w", 2, 8, "rack")).await;
+    let uids = async |world: &World| -> Vec<String> {
+        world
+            .list::<Pod>()
+            .await
+            .values()
+            .filter_map(ResourceExt::uid)
+            .collect()
+    };
+    let are_pinned = async |world: &World| {
+        let pods = world.list::<Pod>().await;
+        pods.len() == 2
+            && pods
+                .values()
+                .all(|pod| pod.spec.as_ref().is_some_and(|spec| spec.scheduling_gates.is_none()))
+    };
+    world.eventually("both are pinned", are_pinned).await;
+    let before = uids(&world).await;
+    world
+        .eventually("both are made anew and pinned again", async |world| {
+            let now = uids(world).await;
+            are_pinned(world).await && before.iter().all(|uid| !now.contains(uid))
+        })
+        .await;
+}
