@@ -7,7 +7,9 @@ use std::collections::BTreeMap;
 
 use grove_api::labels;
 use grove_api::podgang::NamespacedName;
-use grove_placement::{Amounts, Cluster, Mark, NodeId, Resource, Rules, Shape, Stance, TopologyId, TopologySpec};
+use grove_placement::{
+    Amounts, Cluster, Mark, NodeId, Resource, Rules, Shape, ShapeId, Stance, TopologyId, TopologySpec,
+};
 use grove_topology::Topology;
 use k8s_openapi::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim, Pod, PodSpec};
 
@@ -295,6 +297,17 @@ impl Mirror {
             .nodes()
             .filter(|node| rules.iter().all(|rules| allows(rules, *node)));
         Some(nodes.map(|node| self.cluster.node_name(node).to_owned()).collect())
+    }
+
+    /// Where a pod is, and what it takes there as a shape.
+    pub fn footprint(&mut self, pod: &PodKey) -> Option<(NodeId, ShapeId)> {
+        let resident = self.residents.get(pod)?;
+        let shape = Shape {
+            requests: resident.amounts.clone(),
+            rules: Rules::default(),
+            marks: resident.marks.clone(),
+        };
+        Some((resident.on?, self.cluster.shape(&shape)))
     }
 
     /// The word of a topology's narrowest level.

@@ -48,17 +48,24 @@ impl Core {
         if !request.is_waiting() {
             return self.settle(unit, &gang, &standing, now);
         }
-        match self.solve(&request) {
+        if !self.holds.is_empty() {
+            // Who is refused depends on who may use what is kept.
+            self.refused.clear();
+        }
+        match self.without_holds(unit, rank, |core| core.solve(&request)) {
             Answer::Placed(plan) if plan.assignments.is_empty() => {
                 // It has its minimum, and there is no room for more.
                 self.queue.park(unit.clone(), rank, Hope::Room(shapes(&request.gang)));
                 self.settle(unit, &gang, &standing, now)
             }
-            Answer::Placed(plan) => self.bind(unit, &request, &plan),
+            Answer::Placed(plan) => {
+                self.end_hold(unit);
+                self.bind(unit, &request, &plan)
+            }
             Answer::Infeasible => {
                 self.queue.park(unit.clone(), rank, Hope::Room(shapes(&request.gang)));
                 self.explain_later(unit, rank, now);
-                Decided::default()
+                self.make_room(unit, rank, &request, now).unwrap_or_default()
             }
             Answer::Undecided => {
                 self.queue.park(unit.clone(), rank, Hope::Room(shapes(&request.gang)));

@@ -20,6 +20,7 @@ use k8s_openapi::api::core::v1::Pod;
 
 use crate::hand::Hand;
 use crate::pod;
+use crate::preempt::Hold;
 use crate::queue::{Hope, Queue, Rank, Unit};
 use crate::seen::Seen;
 use crate::state::{State, key_of};
@@ -116,6 +117,8 @@ pub struct Core {
     pub(crate) unexplained: BTreeSet<(Timestamp, Rank, Unit)>,
     /// Units that are to be looked at again at a time.
     timers: BTreeSet<(Timestamp, Unit)>,
+    /// Places that are kept for units that wait.
+    pub(crate) holds: BTreeMap<Unit, Hold>,
     /// Requests that do not fit, as long as nothing has made room.
     pub(crate) refused: Vec<Gang>,
 }
@@ -130,6 +133,7 @@ impl Core {
             records: BTreeMap::new(),
             unexplained: BTreeSet::new(),
             timers: BTreeSet::new(),
+            holds: BTreeMap::new(),
             refused: Vec::new(),
         }
     }
@@ -242,7 +246,13 @@ impl Core {
                 Hope::Own => false,
             });
         }
-        for unit in stir.units {
+        let kept_there = |hold: &Hold| stir.room.iter().any(|node| hold.is_on(*node));
+        let holders = self
+            .holds
+            .iter()
+            .filter(|(_, hold)| kept_there(hold))
+            .map(|(unit, _)| unit.clone());
+        for unit in stir.units.into_iter().chain(holders.collect::<Vec<_>>()) {
             match self.rank(&unit) {
                 Some(rank) => self.queue.add(unit, rank),
                 None => self.drop_unit(&unit),
@@ -253,6 +263,7 @@ impl Core {
     /// Nothing of the unit is left, or it is not ours.
     fn drop_unit(&mut self, unit: &Unit) {
         self.queue.forget(unit);
+        self.end_hold(unit);
         self.records.remove(unit);
         self.unexplained.retain(|(_, _, other)| other != unit);
         self.timers.retain(|(_, other)| other != unit);

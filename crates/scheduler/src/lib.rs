@@ -16,6 +16,7 @@ mod attempt;
 pub mod core;
 mod hand;
 mod pod;
+mod preempt;
 pub mod queue;
 mod scheduler;
 pub mod seen;

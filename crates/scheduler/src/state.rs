@@ -362,6 +362,14 @@ impl State {
         named.and_then(|class| class.value).or_else(of_pods).unwrap_or(0)
     }
 
+    /// No unit has a lower priority than this.
+    pub(crate) fn lowest_priority(&self) -> i32 {
+        self.priorities
+            .values()
+            .filter_map(|class| class.value)
+            .fold(0, i32::min)
+    }
+
     /// The other gangs of the same replica.
     fn siblings(&self, gang: &ObjectKey) -> Vec<ObjectKey> {
         let replica = self.gangs.get(gang).and_then(|gang| replica_of(gang));

@@ -84,10 +84,14 @@ impl Core {
         let Ok(request) = self.state.request(&gang) else {
             return Decided::default();
         };
-        let proof = grove_placement::explain(self.state.mirror.cluster(), &request.gang);
-        let pending = match &proof {
-            Some(proof) => proven(proof),
-            None => because(
+        let proof = match self.holds.get(unit) {
+            Some(_) => None,
+            None => grove_placement::explain(self.state.mirror.cluster(), &request.gang),
+        };
+        let pending = match (&proof, self.holds.get(unit)) {
+            (_, Some(hold)) => hold.says.clone(),
+            (Some(proof), _) => proven(proof),
+            (None, None) => because(
                 reason::QUEUED,
                 "its turn comes when those before it are placed".to_owned(),
                 Waiting::Wait,

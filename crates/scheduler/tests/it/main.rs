@@ -5,5 +5,6 @@ mod crash;
 mod gangs;
 mod pins;
 mod pods;
+mod priority;
 mod replica;
 mod support;

@@ -1,0 +1,285 @@
+//! Room that is made, or kept, for a unit that does not fit.
+//!
+//! A unit of higher priority may evict others: the planner picks the domain that is cheapest to free, its victims are
+//! asked to go, and what they leave is held for the unit. A unit that has waited long gets the same hold on the domain
+//! that is nearest to free, but nobody is evicted for it: what runs there ends by itself, and meanwhile nobody smaller
+//! slips in. A hold is taken out of the cluster like something that runs, so every other unit is placed around it; a unit
+//! of higher priority is placed as if it were not there.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use grove_api::PodGang;
+use grove_api::podgang::{PendingExplanation, Waiting};
+use grove_kubeplace::GangRequest;
+use grove_placement::{Assignment, Cluster, NodeId, Preemption, PreemptionRequest, Running, preempt};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Pod;
+
+use crate::core::{Core, Decided};
+use crate::pod;
+use crate::queue::{Rank, Unit};
+use crate::state::key_of;
+use crate::statement::{Statement, because, reason};
+use crate::write::Action;
+
+/// How long victims may take to go before the plan is made anew.
+const HOLD_MAX: Duration = Duration::from_secs(120);
+/// How long a gang waits before a domain is kept for it.
+const AGED: Duration = Duration::from_secs(300);
+
+/// Places that are kept for a unit.
+#[derive(Debug)]
+pub(crate) struct Hold {
+    rank: Rank,
+    assignments: Vec<Assignment>,
+    /// Evictions were asked for and may fail; a hold without them ends with the wait.
+    until: Option<Timestamp>,
+    pub(crate) says: PendingExplanation,
+}
+
+impl Hold {
+    pub(crate) fn is_on(&self, node: NodeId) -> bool {
+        self.assignments.iter().any(|assignment| assignment.node == node)
+    }
+
+    fn take(&self, cluster: &mut Cluster) {
+        self.each(cluster, Cluster::take);
+    }
+
+    fn give_back(&self, cluster: &mut Cluster) {
+        self.each(cluster, Cluster::give_back);
+    }
+
+    fn each(&self, cluster: &mut Cluster, change: fn(&mut Cluster, NodeId, &grove_placement::Amounts)) {
+        for assignment in &self.assignments {
+            let amounts = cluster.requests(assignment.shape).clone();
+            for _ in 0..assignment.pods {
+                change(cluster, assignment.node, &amounts);
+            }
+        }
+    }
+}
+
+/// A unit that runs, as the planner sees it, and its pods by pod-group and node.
+struct Candidate {
+    unit: Unit,
+    running: Running,
+    pods: BTreeMap<(usize, NodeId), Vec<Arc<Pod>>>,
+}
+
+impl Core {
+    /// Does something with the holds that a unit may use lifted; those that are not its own return afterwards.
+    pub(crate) fn without_holds<T>(&mut self, unit: &Unit, rank: Rank, work: impl FnOnce(&mut Self) -> T) -> T {
+        let holds = std::mem::take(&mut self.holds);
+        let (lifted, kept): (BTreeMap<_, _>, BTreeMap<_, _>) = holds
+            .into_iter()
+            .partition(|(holder, hold)| holder == unit || rank.priority < hold.rank.priority);
+        lifted
+            .values()
+            .for_each(|hold| hold.give_back(self.state.mirror.cluster_mut()));
+        self.holds = kept;
+        let done = work(self);
+        for (holder, hold) in lifted {
+            hold.take(self.state.mirror.cluster_mut());
+            self.holds.entry(holder).or_insert(hold);
+        }
+        done
+    }
+
+    /// Ends the hold of a unit that is placed, or gone.
+    pub(crate) fn end_hold(&mut self, unit: &Unit) {
+        if let Some(hold) = self.holds.remove(unit) {
+            hold.give_back(self.state.mirror.cluster_mut());
+            self.state
+                .stir
+                .room
+                .extend(hold.assignments.iter().map(|assignment| assignment.node));
+        }
+    }
+
+    /// Tries to make room for a unit that does not fit, or to keep some. What it says of that, if it does.
+    pub(crate) fn make_room(
+        &mut self,
+        unit: &Unit,
+        rank: Rank,
+        request: &GangRequest,
+        now: Timestamp,
+    ) -> Option<Decided> {
+        if let Some(hold) = self.holds.get(unit) {
+            if hold.until.is_none_or(|until| now < until) {
+                return Some(Decided::default());
+            }
+            self.end_hold(unit);
+        }
+        let is_hopeless = self
+            .records
+            .get(unit)
+            .and_then(|record| record.said.as_ref())
+            .is_some_and(is_hopeless);
+        let may_evict = rank.priority.0 > self.state.lowest_priority();
+        let is_aged = now >= rank.since + AGED;
+        // One is kept at a time: it lies idle.
+        let may_keep = is_aged && self.holds.values().all(|hold| hold.until.is_some());
+        if !is_aged {
+            self.look_at(unit, rank.since + AGED);
+        }
+        if is_hopeless || !(may_evict || may_keep) {
+            return None;
+        }
+        let candidates = self.candidates(unit);
+        let plan = |core: &mut Self, priority: i32| {
+            let running: Vec<Running> = candidates.iter().map(|candidate| candidate.running.clone()).collect();
+            let request = PreemptionRequest {
+                gang: &request.gang,
+                priority,
+                running: &running,
+                budgets: &[],
+            };
+            preempt(&mut core.solver, core.state.mirror.cluster_mut(), request)
+        };
+        if candidates
+            .iter()
+            .any(|candidate| candidate.running.priority < rank.priority.0)
+            && let Some(preemption) = plan(self, rank.priority.0)
+        {
+            return Some(self.evict(unit, rank, (&candidates, preemption), now));
+        }
+        if !may_keep {
+            return None;
+        }
+        let preemption = plan(self, i32::MAX)?;
+        let message = format!("{} is kept for it until there is room", preemption.domain);
+        let says = because(reason::QUEUED, message, Waiting::Wait);
+        self.hold(unit, rank, (preemption, says), None);
+        None
+    }
+
+    fn hold(
+        &mut self,
+        unit: &Unit,
+        rank: Rank,
+        (preemption, says): (Preemption, PendingExplanation),
+        until: Option<Timestamp>,
+    ) {
+        let hold = Hold {
+            rank,
+            assignments: preemption.plan.assignments,
+            until,
+            says,
+        };
+        hold.take(self.state.mirror.cluster_mut());
+        self.holds.insert(unit.clone(), hold);
+    }
+
+    fn evict(
+        &mut self,
+        unit: &Unit,
+        rank: Rank,
+        (candidates, preemption): (&[Candidate], Preemption),
+        now: Timestamp,
+    ) -> Decided {
+        let mut actions = Vec::new();
+        let mut names = Vec::new();
+        for victim in &preemption.victims {
+            let candidate = &candidates[victim.running];
+            names.push(candidate.unit.to_string());
+            for assignment in &victim.assignments {
+                let pods = candidate
+                    .pods
+                    .get(&(assignment.pod_group, assignment.node))
+                    .into_iter()
+                    .flatten();
+                let going = pods.take(assignment.pods as usize).cloned();
+                actions.extend(going.map(|pod| Action::Evict { pod }));
+            }
+        }
+        names.sort();
+        names.dedup();
+        tracing::info!(%unit, domain = preemption.domain, victims = ?names, "makes room");
+        let message = format!(
+            "{} pods of {} are evicted from {} to make room",
+            actions.len(),
+            names.join(", "),
+            preemption.domain
+        );
+        let says = because(reason::PREEMPTING, message, Waiting::Wait);
+        let until = now + HOLD_MAX;
+        self.hold(unit, rank, (preemption, says), Some(until));
+        self.look_at(unit, until);
+        Decided {
+            actions,
+            notices: Vec::new(),
+        }
+    }
+
+    /// What runs and was placed by this scheduler, the unit itself left out. Pods that are on their way out make room
+    /// already.
+    fn candidates(&mut self, unit: &Unit) -> Vec<Candidate> {
+        let gangs = self.state.gangs.keys().cloned().map(Unit::Gang);
+        let pods = self.state.pods.values().filter(|pod| pod::has_place(pod));
+        let single = pods
+            .filter_map(|pod| self.state.unit_of(pod))
+            .filter(|unit| matches!(unit, Unit::Pod(_)));
+        let units: Vec<Unit> = gangs.chain(single).filter(|other| other != unit).collect();
+        units.into_iter().filter_map(|unit| self.candidate(unit)).collect()
+    }
+
+    fn candidate(&mut self, unit: Unit) -> Option<Candidate> {
+        let gang = self.state.gang_of(&unit)?;
+        let mut candidate = Candidate {
+            running: Running {
+                name: unit.to_string(),
+                priority: self.state.priority(&gang),
+                assignments: Vec::new(),
+                minimum: minimum(&gang),
+                budget: None,
+            },
+            unit,
+            pods: BTreeMap::new(),
+        };
+        for (pod_group, group) in gang.spec.pod_groups.iter().enumerate() {
+            let members: Vec<Arc<Pod>> = self
+                .state
+                .listed(group)
+                .filter(|pod| pod::has_place(pod))
+                .cloned()
+                .collect();
+            for pod in members {
+                let Some((node, shape)) = self.state.mirror.footprint(&key_of(&pod)) else {
+                    continue;
+                };
+                candidate.pods.entry((pod_group, node)).or_default().push(pod);
+                let assignments = &mut candidate.running.assignments;
+                let same = assignments
+                    .iter_mut()
+                    .find(|known| (known.pod_group, known.node, known.shape) == (pod_group, node, shape));
+                match same {
+                    Some(known) => known.pods += 1,
+                    None => assignments.push(Assignment {
+                        pod_group,
+                        node,
+                        shape,
+                        pods: 1,
+                    }),
+                }
+            }
+        }
+        (!candidate.running.assignments.is_empty()).then_some(candidate)
+    }
+}
+
+/// Whether no eviction would help.
+fn is_hopeless(said: &Statement) -> bool {
+    said.pending
+        .as_ref()
+        .is_some_and(|pending| pending.waiting == Waiting::Never)
+}
+
+fn minimum(gang: &PodGang) -> Vec<u32> {
+    let groups = gang.spec.pod_groups.iter();
+    groups
+        .map(|group| u32::try_from(group.min_replicas).unwrap_or(0))
+        .collect()
+}

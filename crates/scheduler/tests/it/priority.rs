@@ -1,0 +1,100 @@
+//! Who makes room for whom, and for whom room is kept.
+
+use std::time::Duration;
+
+use grove_api::PodCliqueSet;
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::scheduling::v1::PriorityClass;
+use kube::api::{Api, PostParams};
+
+use crate::support::{World, nodes, set};
+
+async fn class(world: &World, name: &str, value: i32) {
+    let manifest =
+        format!("apiVersion: scheduling.k8s.io/v1\nkind: PriorityClass\nmetadata: {{name: {name}}}\nvalue: {value}\n");
+    let class: PriorityClass = serde_saphyr::from_str(&manifest).expect("a class");
+    let api = Api::<PriorityClass>::all(world.client.clone());
+    api.create(&PostParams::default(), &class)
+        .await
+        .expect("a class that is taken");
+}
+
+fn important(name: &str, pods: usize, class: &str) -> String {
+    let set = set(name, pods, 8, "rack");
+    set.replace(
+        "  template:\n",
+        &format!("  template:\n    priorityClassName: {class}\n"),
+    )
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_gang_of_higher_priority_frees_one_rack_and_takes_it() {
+    let world = World::new(nodes(1, 3, 2)).await;
+    class(&world, "high", 1000).await;
+    for name in ["a", "b", "c"] {
+        world.create::<PodCliqueSet>(&set(name, 2, 8, "rack")).await;
+        world.await_scheduled(&format!("{name}-0"), ("True", "Placed")).await;
+    }
+    world.create::<PodCliqueSet>(&important("urgent", 2, "high")).await;
+    world.await_scheduled("urgent-0", ("True", "Placed")).await;
+    world.settle().await;
+    let mut whole = 0;
+    for name in ["a", "b", "c"] {
+        whole += usize::from(world.nodes_of(&format!("{name}-")).await.iter().all(Option::is_some));
+    }
+    assert_eq!(whole, 2, "the gangs of the other racks are left alone");
+    world.audit();
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_makes_room_for_an_equal() {
+    let world = World::new(nodes(1, 1, 2)).await;
+    class(&world, "high", 1000).await;
+    world.create::<PodCliqueSet>(&important("first", 2, "high")).await;
+    world.await_scheduled("first-0", ("True", "Placed")).await;
+    world.create::<PodCliqueSet>(&important("second", 2, "high")).await;
+    world
+        .await_scheduled("second-0", ("False", "InsufficientCapacity"))
+        .await;
+    world.settle().await;
+    assert_eq!(world.audit().binds, 2);
+}
+
+fn pod(name: &str) -> String {
+    format!(
+        "apiVersion: v1\nkind: Pod\nmetadata: {{name: {name}}}\nspec:\n  schedulerName: grove-scheduler\n  containers:\n  \
+         - name: main\n    image: one\n    resources: {{requests: {{nvidia.com/gpu: \"8\"}}, limits: {{nvidia.com/gpu: \"8\"}}}}\n"
+    )
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_large_gang_is_not_starved_by_small_pods() {
+    let world = World::new(nodes(1, 1, 2)).await;
+    for name in ["small1", "small2"] {
+        world.create::<Pod>(&pod(name)).await;
+    }
+    world
+        .eventually("they are bound", async |world| world.unbound().await == 0)
+        .await;
+    world.create::<PodCliqueSet>(&set("large", 2, 8, "rack")).await;
+    world
+        .await_scheduled("large-0", ("False", "InsufficientCapacity"))
+        .await;
+    tokio::time::sleep(Duration::from_secs(400)).await;
+    world.create::<Pod>(&pod("small3")).await;
+    world.settle().await;
+    world
+        .all::<Pod>()
+        .delete("small1", &Default::default())
+        .await
+        .expect("a deletion");
+    world.settle().await;
+    assert_eq!(world.nodes_of("small3").await, [None], "the rack is kept");
+    world
+        .all::<Pod>()
+        .delete("small2", &Default::default())
+        .await
+        .expect("a deletion");
+    world.await_scheduled("large-0", ("True", "Placed")).await;
+    world.audit();
+}
