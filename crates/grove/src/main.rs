@@ -52,6 +52,8 @@ enum Command {
     Crds(commands::crds::Args),
     /// Print the operator's account and roles as YAML: the least that it must be allowed
     Rbac(commands::rbac::Args),
+    /// Say why the gangs of a PodCliqueSet, or one gang, wait; or where they run, and how well
+    Explain(commands::explain::Args),
     /// Run the operator: it turns PodCliqueSets into running gangs, and answers the API server about them
     Operator(commands::operator::Args),
     /// Say where the gangs of PodCliqueSets would go, and why some would not: nodes, topologies and workloads from files
@@ -71,6 +73,7 @@ fn main() -> ExitCode {
         Command::Cluster(args) => commands::cluster::run(&args),
         Command::Crds(args) => commands::crds::run(&args),
         Command::Rbac(args) => commands::rbac::run(&args),
+        Command::Explain(args) => commands::explain::run(&args),
         Command::Operator(args) => commands::operator::run(&args),
         Command::Plan(args) => commands::plan::run(&args),
         Command::Scheduler(args) => commands::scheduler::run(&args),

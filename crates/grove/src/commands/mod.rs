@@ -4,6 +4,7 @@ pub(crate) mod bench;
 pub(crate) mod cluster;
 pub(crate) mod crds;
 pub(crate) mod demo;
+pub(crate) mod explain;
 pub(crate) mod operator;
 pub(crate) mod plan;
 pub(crate) mod rbac;

@@ -1,0 +1,338 @@
+//! `grove explain pcs|pg NAME`: why a gang waits, or where it runs and how well.
+//!
+//! It reads what whoever places has written on the PodGang, so it says what `kubectl` shows and needs no more rights than
+//! its reader has; nothing is computed again.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use grove_api::conditions::podgang::SCHEDULED;
+use grove_api::config::ClientConnection;
+use grove_api::podgang::{PendingExplanation, ScopePlacement, Waiting};
+use grove_api::{PodCliqueSet, PodGang, labels};
+use jiff::Timestamp;
+use kube::api::{Api, ListParams};
+use kube::{Client, ResourceExt};
+use serde::Serialize;
+
+use crate::client::{Cluster, no_answer};
+use crate::exit::{self, Failure};
+use crate::output::{self, Format, columns, row};
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// What to explain: pcs, all gangs of a PodCliqueSet; pg, one PodGang
+    #[arg(value_enum)]
+    kind: Kind,
+    name: String,
+    #[arg(short, long, default_value = "default")]
+    namespace: String,
+    /// The cluster to look at; by default that of the environment
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+    /// How to print: table for people, json or yaml for programs
+    #[arg(short, long, value_enum, default_value_t = Format::Table)]
+    output: Format,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Kind {
+    Pcs,
+    Pg,
+}
+
+/// Where one gang stands.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Item {
+    gang: String,
+    state: &'static str,
+    /// Since when it is so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    since: Option<Timestamp>,
+    /// The sentence of the gang's `Scheduled` condition.
+    message: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    score: Option<f64>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    scopes: Vec<ScopePlacement>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pending: Option<PendingExplanation>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Answer {
+    api_version: &'static str,
+    kind: &'static str,
+    generated_at: Timestamp,
+    items: Vec<Item>,
+}
+
+pub(crate) fn run(args: &Args) -> ExitCode {
+    let runtime = match exit::runtime() {
+        Ok(runtime) => runtime,
+        Err(error) => return exit::usage(Err(error)),
+    };
+    match runtime.block_on(answer(args, Timestamp::now())) {
+        Ok(code) => code,
+        Err(failure) => {
+            eprintln!("{failure}");
+            failure.exit_code()
+        }
+    }
+}
+
+async fn answer(args: &Args, now: Timestamp) -> Result<ExitCode, Failure> {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let cluster = Cluster::connect(args.kubeconfig.as_deref(), &ClientConnection::default()).await?;
+    cluster.own_user().await?;
+    let gangs = gangs(&cluster, args).await?;
+    let answer = Answer {
+        api_version: "cli.grove.io/v1",
+        kind: "Explanation",
+        generated_at: now,
+        items: gangs.iter().map(item).collect(),
+    };
+    output::print(args.output, &answer, |answer| table(answer, now))?;
+    let is_pending = answer.items.iter().any(|item| item.state != RUNNING);
+    Ok(if is_pending {
+        exit::FINDING.into()
+    } else {
+        ExitCode::SUCCESS
+    })
+}
+
+/// The gangs that are asked about.
+async fn gangs(cluster: &Cluster, args: &Args) -> Result<Vec<PodGang>, Failure> {
+    let failed = |error| Failure::NoAnswer(no_answer(&cluster.address, error));
+    let api: Api<PodGang> = Api::namespaced(cluster.client.clone(), &args.namespace);
+    let selector = format!("{}={}", labels::PART_OF, args.name);
+    let found = match args.kind {
+        Kind::Pg => api.get_opt(&args.name).await.map_err(failed)?.into_iter().collect(),
+        Kind::Pcs => {
+            api.list(&ListParams::default().labels(&selector))
+                .await
+                .map_err(failed)?
+                .items
+        }
+    };
+    if found.is_empty() {
+        let known = names(&cluster.client, args).await.map_err(failed)?;
+        return Err(Failure::Usage(not_found(args, &known)));
+    }
+    Ok(found)
+}
+
+async fn names(client: &Client, args: &Args) -> kube::Result<Vec<String>> {
+    let all = ListParams::default();
+    Ok(match args.kind {
+        Kind::Pg => {
+            let api: Api<PodGang> = Api::namespaced(client.clone(), &args.namespace);
+            api.list_metadata(&all)
+                .await?
+                .iter()
+                .map(ResourceExt::name_any)
+                .collect()
+        }
+        Kind::Pcs => {
+            let api: Api<PodCliqueSet> = Api::namespaced(client.clone(), &args.namespace);
+            api.list_metadata(&all)
+                .await?
+                .iter()
+                .map(ResourceExt::name_any)
+                .collect()
+        }
+    })
+}
+
+fn not_found(args: &Args, known: &[String]) -> String {
+    let kind = match args.kind {
+        Kind::Pcs => "PodCliqueSet",
+        Kind::Pg => "PodGang",
+    };
+    let (name, namespace) = (&args.name, &args.namespace);
+    if args.kind == Kind::Pcs && known.contains(name) {
+        return format!("PodCliqueSet \"{name}\" in namespace {namespace} has no gangs yet; is the operator running?");
+    }
+    match known.iter().find(|other| is_close(other, name)) {
+        Some(other) => format!("{kind} \"{name}\" not found in namespace {namespace}; did you mean \"{other}\"?"),
+        None => format!("{kind} \"{name}\" not found in namespace {namespace}; check -n"),
+    }
+}
+
+/// Whether one letter was left out, added or mistaken, or one name begins with the other.
+fn is_close(one: &str, other: &str) -> bool {
+    let common = one
+        .chars()
+        .zip(other.chars())
+        .take_while(|(one, other)| one == other)
+        .count();
+    let rest = |text: &str, from: usize| text.chars().skip(from).collect::<String>();
+    let (one_rest, other_rest) = (rest(one, common), rest(other, common));
+    let after = |text: &str| rest(text, 1);
+    after(&one_rest) == other_rest
+        || one_rest == after(&other_rest)
+        || after(&one_rest) == after(&other_rest)
+        || (common > 2 && (one_rest.is_empty() || other_rest.is_empty()))
+}
+
+const RUNNING: &str = "Running";
+const PENDING: &str = "Pending";
+
+fn item(gang: &PodGang) -> Item {
+    let status = gang.status.clone().unwrap_or_default();
+    let scheduled = status.conditions.iter().find(|condition| condition.type_ == SCHEDULED);
+    let is_running = scheduled.is_some_and(|condition| condition.status == "True");
+    let unseen = "no scheduler has looked at it yet; is one running?";
+    Item {
+        gang: gang.name_any(),
+        state: if is_running { RUNNING } else { PENDING },
+        since: scheduled.map(|condition| condition.last_transition_time.0),
+        message: scheduled.map_or(unseen.to_owned(), |condition| condition.message.clone()),
+        score: status.placement_score,
+        scopes: status.placement,
+        pending: status.pending,
+    }
+}
+
+fn table(answer: &Answer, now: Timestamp) -> String {
+    let paragraphs: Vec<String> = answer
+        .items
+        .iter()
+        .map(|item| match &item.pending {
+            Some(pending) if item.state == PENDING => waiting(item, pending, now),
+            _ if item.state == PENDING => format!("{}  {}", head(item, now), item.message),
+            _ => running(item, now),
+        })
+        .collect();
+    paragraphs.join("\n\n")
+}
+
+/// "train-0  PENDING 4m12s"
+fn head(item: &Item, now: Timestamp) -> String {
+    let age = item
+        .since
+        .map(|since| format!(" {}", age(since, now)))
+        .unwrap_or_default();
+    format!("{}  {}{age}", item.gang, item.state.to_uppercase())
+}
+
+fn age(since: Timestamp, now: Timestamp) -> String {
+    let seconds = now.duration_since(since).as_secs().max(0);
+    match seconds {
+        0..60 => format!("{seconds}s"),
+        60..3600 => format!("{}m{:02}s", seconds / 60, seconds % 60),
+        3600..86_400 => format!("{}h{:02}m", seconds / 3600, seconds % 3600 / 60),
+        _ => format!("{}d{:02}h", seconds / 86_400, seconds % 86_400 / 3600),
+    }
+}
+
+fn waiting(item: &Item, pending: &PendingExplanation, now: Timestamp) -> String {
+    let mut lines = vec![format!("{}  {}: {}", head(item, now), pending.reason, pending.message)];
+    lines.push(match pending.waiting {
+        Waiting::Wait => "  it is placed as soon as it fits".to_owned(),
+        Waiting::Act => "  waiting will not help: somebody has to do something".to_owned(),
+        Waiting::Never => "  waiting will not help: this cluster cannot hold it".to_owned(),
+    });
+    if !pending.nearest.is_empty() {
+        let level = pending.level.as_deref().unwrap_or("domain").to_uppercase();
+        let mut rows = vec![row([&level, "FREE", "MISSING"])];
+        rows.extend(
+            pending
+                .nearest
+                .iter()
+                .map(|near| row([&near.domain, &near.free, &near.missing])),
+        );
+        lines.extend(columns(&rows).lines().map(|line| format!("  {line}")));
+    }
+    if !pending.would_fit_if.is_empty() {
+        lines.push(format!("  would run if  {}", pending.would_fit_if.join(" | ")));
+    }
+    lines.join("\n")
+}
+
+fn running(item: &Item, now: Timestamp) -> String {
+    let score = item
+        .score
+        .map(|score| format!("  score {score:.2}"))
+        .unwrap_or_default();
+    let quality = match item.score {
+        Some(score) if score < 1.0 => "spilled: a preferred level is not met",
+        _ => "well placed",
+    };
+    let mut lines = vec![format!("{}  {quality}{score}", head(item, now))];
+    let rows: Vec<Vec<String>> = item
+        .scopes
+        .iter()
+        .map(|scope| row([&scope.scope, &scope.level, &scope.domains.join(", ")]))
+        .collect();
+    lines.extend(columns(&rows).lines().map(|line| format!("  {line}")));
+    lines.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn gang(status: serde_json::Value) -> PodGang {
+        let object = json!({"metadata": {"name": "train-0"}, "spec": {"podgroups": []}, "status": status});
+        serde_json::from_value(object).unwrap()
+    }
+
+    fn told(status: serde_json::Value) -> String {
+        let now: Timestamp = "2026-01-01T00:04:12Z".parse().unwrap();
+        let answer = Answer {
+            api_version: "cli.grove.io/v1",
+            kind: "Explanation",
+            generated_at: now,
+            items: vec![item(&gang(status))],
+        };
+        table(&answer, now)
+    }
+
+    fn condition(status: &str) -> serde_json::Value {
+        json!({"type": "Scheduled", "status": status, "reason": "R", "message": "m",
+               "lastTransitionTime": "2026-01-01T00:00:00Z"})
+    }
+
+    #[test]
+    fn a_gang_that_waits_tells_its_proof() {
+        let nearest = json!([{"domain": "r2", "free": "room for 3 of 4 pods of w", "missing": "room for 1 pod"}]);
+        let pending = json!({"reason": "Fragmented", "message": "no rack has 4 free hosts", "waiting": "Wait",
+            "level": "rack", "nearest": nearest, "wouldFitIf": ["the level were block"]});
+        let expected = "train-0  PENDING 4m12s  Fragmented: no rack has 4 free hosts\n  it is placed as soon as it fits\n  \
+                        RACK  FREE                       MISSING\n  r2    room for 3 of 4 pods of w  room for 1 pod\n  \
+                        would run if  the level were block";
+        assert_eq!(
+            told(json!({"conditions": [condition("False")], "pending": pending})),
+            expected
+        );
+    }
+
+    #[test]
+    fn a_gang_that_runs_tells_where() {
+        let placement = json!([{"scope": "train-0", "level": "rack", "domains": ["r1"]}]);
+        let status = json!({"conditions": [condition("True")], "placementScore": 1.0, "placement": placement});
+        assert_eq!(
+            told(status),
+            "train-0  RUNNING 4m12s  well placed  score 1.00\n  train-0  rack  r1"
+        );
+    }
+
+    #[test]
+    fn a_gang_that_nobody_looked_at_says_so() {
+        assert_eq!(
+            told(json!({})),
+            "train-0  PENDING  no scheduler has looked at it yet; is one running?"
+        );
+    }
+
+    #[test]
+    fn a_name_that_is_nearly_right_is_proposed() {
+        assert!(is_close("llama", "lama") && !is_close("train", "trian") && is_close("llama-0", "llama"));
+        assert!(!is_close("a", "b-something"));
+    }
+}
