@@ -94,6 +94,14 @@ impl Layout {
         }
     }
 
+    /// Preferences missed and domains above the hosts, as far as they come first.
+    pub(crate) fn above_hosts(self, rank: &Rank) -> &[u64] {
+        match self.objective {
+            Objective::FewestHosts | Objective::SpareHosts => &rank.0[..TAIL],
+            Objective::LeastLoss => &rank.0[..SHORTFALLS],
+        }
+    }
+
     pub(crate) fn quality(self, rank: &Rank, into: &mut Quality) {
         into.shortfall = rank.shortfall().map(|levels| levels as u32);
         into.domains.clear();

@@ -102,10 +102,20 @@ pub(crate) struct Search<'a> {
     /// Some part of the search was skipped for want of budget.
     cut: bool,
     spent_to_find: u64,
+    hosts_to_find: u64,
 }
 
 /// Scopes that choose a domain. The search is that deep; a gang with more is left undecided.
 const SCOPES_MAX: usize = 512;
+
+/// What a host counts when a placement is packed only to improve on one that is known.
+const PACKING_WEIGHT: u64 = 3;
+
+/// How much more may be done where a domain may be saved, or a preference met, than for a host.
+const SAVING_WEIGHT: u64 = 100;
+
+/// How much more may be done for pods of several shapes: the quick packing of alike ones is mostly the best.
+const MIXED_WEIGHT: u64 = 8;
 
 /// Candidates are put in order this many at a time: mostly the first ones are all that is looked at.
 const SORTED_AT_ONCE: usize = 16;
@@ -128,6 +138,7 @@ impl<'a> Search<'a> {
             floor: (ROOT, Need::default()),
             cut: false,
             spent_to_find: 0,
+            hosts_to_find: 0,
         }
     }
 
@@ -244,7 +255,11 @@ impl<'a> Search<'a> {
         let before = self.scratch.targets[scope_index];
         self.scratch.targets[scope_index] = candidate.place;
         self.scratch.overlay.mark(self.view, candidate.place);
-        let goes_on = if self.is_worth_it() {
+        let is_worth_it = self.is_worth_it();
+        let goes_on = if is_worth_it && self.is_out_of_budget() {
+            // More may be done for what saves a domain; of candidates for the whole gang none after this one does.
+            !is_whole
+        } else if is_worth_it {
             if self.others_fit(candidate.place, items) {
                 self.descend(index + 1);
             }
@@ -481,6 +496,7 @@ impl<'a> Search<'a> {
         if best != self.best {
             if self.best.is_none() {
                 self.spent_to_find = self.work.total();
+                self.hosts_to_find = self.work.hosts;
             }
             self.best = best;
             self.scratch.best.clone_from(&self.scratch.found);
@@ -497,6 +513,7 @@ impl<'a> Search<'a> {
         }
         if self.best.is_none() {
             self.spent_to_find = self.work.total();
+            self.hosts_to_find = self.work.hosts;
         }
         self.best = Some(rank);
         self.scratch.best.clone_from(&self.scratch.overlay.puts);
@@ -521,7 +538,21 @@ impl<'a> Search<'a> {
         let spent = self.work.total();
         match self.best {
             None => self.budget.find.saturating_sub(spent),
-            Some(_) => self.budget.improve.saturating_sub(spent - self.spent_to_find),
+            Some(best) => {
+                let is_mixed = self.problem.items.len() > 1;
+                // A large gang that is packed once more without being better costs more than all else.
+                let weight = if is_mixed { 0 } else { PACKING_WEIGHT - 1 };
+                let packed = (self.work.hosts - self.hosts_to_find) * weight;
+                let layout = self.scratch.overlay.layout;
+                let saves_domains = layout.above_hosts(&self.floor_rank()) < layout.above_hosts(&best);
+                let weight = match saves_domains {
+                    true => SAVING_WEIGHT,
+                    false if is_mixed => MIXED_WEIGHT,
+                    false => 1,
+                };
+                let allowed = self.budget.improve.saturating_mul(weight);
+                allowed.saturating_sub(spent - self.spent_to_find + packed)
+            }
         }
     }
 }

@@ -7,5 +7,6 @@ mod generate;
 mod ilp;
 mod invariants;
 mod preemption;
+mod quality;
 mod repair;
 mod world;
