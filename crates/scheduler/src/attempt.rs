@@ -43,7 +43,7 @@ impl Core {
         }
         let request = match self.request(&gang, &standing) {
             Ok(request) => request,
-            Err(pending) => return self.cannot(unit, rank, (&gang, &standing), pending, now),
+            Err(pending) => return self.cannot(unit, rank, (&gang, &standing), *pending, now),
         };
         if !request.is_waiting() {
             return self.settle(unit, &gang, &standing, now);
@@ -77,8 +77,8 @@ impl Core {
     }
 
     /// What is asked of the engine, or why nothing can be asked yet.
-    fn request(&mut self, gang: &PodGang, standing: &Standing) -> Result<GangRequest, PendingExplanation> {
-        let not_formed = |message| Err(because(reason::NOT_FORMED, message, Waiting::Wait));
+    fn request(&mut self, gang: &PodGang, standing: &Standing) -> Result<GangRequest, Box<PendingExplanation>> {
+        let not_formed = |message| Err(Box::new(because(reason::NOT_FORMED, message, Waiting::Wait)));
         if let Some(held_back) = &standing.held_back {
             return not_formed(format!("pod {} still has its gate", held_back.name));
         }
@@ -88,7 +88,7 @@ impl Core {
         let request = self
             .state
             .request(gang)
-            .map_err(|not_placeable| why_not(&not_placeable))?;
+            .map_err(|not_placeable| Box::new(why_not(&not_placeable)))?;
         // More of a gang that runs is worth more than a preference that nobody stated.
         Ok(match standing.is_whole {
             true => self.without_own_preferences(request),
