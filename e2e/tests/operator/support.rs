@@ -229,7 +229,7 @@ async fn start(plane: &ControlPlane) -> Result<()> {
         workers: 16,
         clock: Arc::new(Timestamp::now),
     };
-    grant(&admin).await?;
+    grant(&plane.client(Identity::Admin).await?).await?;
     // The client belongs to the runtime that makes it.
     let config = plane.kubeconfig(Identity::Operator);
     RUNTIME.spawn(async move {
