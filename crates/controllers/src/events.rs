@@ -150,12 +150,12 @@ mod tests {
         assert_eq!(told(&[], good.clone()), []);
         assert_eq!(told(&[], condition("False", "Bad")), [(true, "Bad".to_owned())]);
         assert_eq!(
-            told(&[good.clone()], condition("False", "Bad")),
+            told(std::slice::from_ref(&good), condition("False", "Bad")),
             [(true, "Bad".to_owned())]
         );
         let worse = [condition("False", "Bad")];
         assert_eq!(told(&worse, condition("False", "Worse")), [(true, "Worse".to_owned())]);
         assert_eq!(told(&worse, good.clone()), [(false, "Good".to_owned())]);
-        assert_eq!(told(&[good.clone()], good), []);
+        assert_eq!(told(std::slice::from_ref(&good), good.clone()), []);
     }
 }
