@@ -115,7 +115,7 @@ const PACKING_WEIGHT: u64 = 3;
 const SAVING_WEIGHT: u64 = 100;
 
 /// How much more may be done for pods of several shapes: the quick packing of alike ones is mostly the best.
-const MIXED_WEIGHT: u64 = 8;
+const MIXED_WEIGHT: u64 = 2;
 
 /// Candidates are put in order this many at a time: mostly the first ones are all that is looked at.
 const SORTED_AT_ONCE: usize = 16;
