@@ -18,9 +18,11 @@ use serde_json::{Value, from_value, json};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use crate::kit::{FULL, OPERATOR, configuration, install};
+use crate::kit::{OPERATOR, configuration, install};
 
 const HOST: &str = "grove-operator.grove-system.svc";
+/// Without topologies, so that a set needs nothing else to be taken.
+const CONFIGURATION: &str = "authorizer: {enabled: true}";
 
 fn names() -> Vec<String> {
     vec![HOST.to_owned()]
@@ -59,7 +61,7 @@ async fn register(cluster: &Cluster, material: &Material) -> Result<()> {
         port: 443,
     };
     let bundle = String::from_utf8(material.data()["ca.crt"].0.clone())?;
-    let policy = Policy::new(&configuration(FULL), OPERATOR);
+    let policy = Policy::new(&configuration(CONFIGURATION), OPERATOR);
     let registration = registration(&policy, &endpoint, Some(&bundle));
     apply(cluster, &registration.mutating).await?;
     apply(cluster, &registration.validating).await
@@ -87,7 +89,7 @@ struct Replica {
 impl Replica {
     fn start(cluster: &Cluster, material: &Material) -> Result<Arc<Self>> {
         let (certificates, current) = watch::channel(Some(material.certificates()?));
-        let policy = Policy::new(&configuration(FULL), OPERATOR);
+        let policy = Policy::new(&configuration(CONFIGURATION), OPERATOR);
         let server = Server::new(Webhooks::new(policy, Lookup::new(cluster.client())), current)?;
         Ok(Arc::new(Self {
             server,
