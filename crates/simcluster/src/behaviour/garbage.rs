@@ -18,6 +18,10 @@ use crate::store::{Event, EventKind, Head, Key, Owner, ResourceName};
 /// When garbage that admission refused to let go is tried again.
 const RETRY: Duration = Duration::from_secs(5);
 
+/// How long an object is left alone that was written with owners of which none is there. Kubernetes' collector takes its
+/// time too; with none at all, it and a controller that still believes in the owner would go round without time passing.
+const DOUBT: Duration = Duration::from_secs(1);
+
 type Object = (ResourceName, std::sync::Arc<Key>);
 
 /// Who exists, who is owned by whom, and who waits for dependents.
@@ -29,8 +33,8 @@ struct Graph {
     dependents: BTreeMap<String, BTreeSet<String>>,
     /// Uids of owners that wait for their dependents.
     waiting: BTreeSet<String>,
-    /// Uids of garbage that admission did not let go.
-    refused: BTreeSet<String>,
+    /// Uids to look at again, by when: what admission did not let go, and what was written without an owner in sight.
+    later: BTreeSet<(Instant, String)>,
 }
 
 impl Graph {
@@ -50,7 +54,6 @@ impl Graph {
         self.remove_edges(uid);
         self.objects.remove(uid);
         self.waiting.remove(uid);
-        self.refused.remove(uid);
     }
 
     fn owners_of(&self, uid: &str) -> &[Owner] {
@@ -79,6 +82,14 @@ impl Graph {
             .is_some_and(|((_, key), _)| key.namespace.is_empty() || key.namespace == dependent.namespace)
     }
 
+    /// Whether any owner of an object exists.
+    fn has_owner(&self, uid: &str) -> bool {
+        let Some(((_, key), owners)) = self.objects.get(uid) else {
+            return false;
+        };
+        owners.iter().any(|owner| self.exists(owner, key))
+    }
+
     /// Whether a dependent keeps its owner from going in a foreground deletion.
     fn blocks(&self, dependent: &str, owner: &str) -> bool {
         self.owners_of(dependent)
@@ -89,24 +100,19 @@ impl Graph {
 
 pub(super) async fn run(actor: Actor, mut writes: Writes) {
     let mut graph = Graph::default();
-    let mut retry_at = Instant::now();
     loop {
-        let has_refused = !graph.refused.is_empty();
+        let next = graph.later.first().map(|(at, _)| *at);
         tokio::select! {
             biased;
             write = writes.recv() => {
                 let Some((resource, event)) = write else { return };
                 // An event is stored under one name and served under two; leases and events never own anything.
                 handle(&actor, &mut graph, resource, &event).await;
-                if !has_refused {
-                    retry_at = Instant::now() + RETRY;
-                }
             }
-            () = sleep_until(retry_at), if has_refused => {
-                for uid in std::mem::take(&mut graph.refused) {
+            () = sleep_until(next.unwrap_or_else(Instant::now)), if next.is_some() => {
+                if let Some((_, uid)) = graph.later.pop_first() {
                     collect(&actor, &mut graph, &uid).await;
                 }
-                retry_at = Instant::now() + RETRY;
             }
         }
     }
@@ -136,8 +142,10 @@ async fn handle(actor: &Actor, graph: &mut Graph, resource: ResourceName, event:
             collect(actor, graph, &dependent).await;
         }
         settle(actor, graph, &head.uid).await;
-    } else if !head.owner_references.is_empty() {
+    } else if graph.has_owner(&head.uid) {
         collect(actor, graph, &head.uid).await;
+    } else if !head.owner_references.is_empty() {
+        graph.later.insert((Instant::now() + DOUBT, head.uid.clone()));
     }
     // A reference that was taken away may have been the last that an owner waited for.
     for owner in before.iter().filter(|owner| graph.waiting.contains(&owner.uid)) {
@@ -190,7 +198,7 @@ async fn collect(actor: &Actor, graph: &mut Graph, uid: &str) {
         ..DeleteOptions::default()
     };
     if !actor.delete(resource, key, &options).await {
-        graph.refused.insert(uid.to_owned());
+        graph.later.insert((Instant::now() + RETRY, uid.to_owned()));
     }
 }
 

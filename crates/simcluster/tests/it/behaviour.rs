@@ -102,6 +102,20 @@ async fn an_object_with_a_missing_owner_goes_and_one_with_two_loses_one() {
     assert_eq!(both["metadata"]["ownerReferences"][0]["name"], "b");
 }
 
+/// A controller that still believes in an owner makes its object again as soon as it is gone. Were it collected in no
+/// time, the two would go round for ever under a paused clock.
+#[tokio::test(start_paused = true)]
+async fn time_passes_for_whoever_makes_garbage_again_and_again() {
+    let cluster = cluster();
+    let gone = json!({"metadata": {"name": "owner", "uid": "00000000-0000-4000-8000-000000000000"}});
+    let begun = tokio::time::Instant::now();
+    for _ in 0..5 {
+        owned(&cluster, "child", &gone, false).await;
+        until_gone(&cluster, &format!("{MAPS}/child")).await;
+    }
+    assert!(begun.elapsed() >= std::time::Duration::from_secs(5));
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_namespace_is_furnished_and_emptied() {
     let cluster = cluster();
