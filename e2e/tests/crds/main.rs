@@ -209,6 +209,10 @@ async fn every_example_is_accepted_unchanged() -> Result<()> {
     let mut count = 0;
     for entry in std::fs::read_dir(folder)? {
         let path = entry?.path();
+        if path.is_dir() {
+            // Whole clusters for `grove plan`, whose own test takes them.
+            continue;
+        }
         for object in serde_saphyr::from_multiple::<Value>(&std::fs::read_to_string(&path)?)? {
             let name = object["metadata"]["name"].as_str().context("no name")?.to_owned();
             let stored = store(&client, &object, &name)
