@@ -39,7 +39,7 @@ pub fn carry_out(
     match change {
         Change::AddAuthority => add_authority(&mut material, now, lifetimes)?,
         Change::RenewLeaf => renew_leaf(&mut material, names, now, lifetimes)?,
-        Change::DropAuthorities => material.authorities.truncate(1),
+        Change::DropExpired => material.drop_expired(now),
         Change::Everything => {}
     }
     Ok(material)

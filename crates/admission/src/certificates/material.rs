@@ -82,10 +82,18 @@ impl Material {
         facts(self.authorities.first()?)
     }
 
-    /// When the last of the authorities that the newest one replaces has expired; none if there are no others.
+    /// When the first of the authorities that the newest one replaces expires; none if there are no others.
     pub(super) fn replaced_until(&self) -> Option<Timestamp> {
         let replaced = self.authorities.iter().skip(1);
-        replaced.filter_map(|pem| Some(facts(pem)?.not_after)).max()
+        replaced.filter_map(|pem| Some(facts(pem)?.not_after)).min()
+    }
+
+    /// Trusts no longer whom nobody believes any more; the newest authority stays.
+    pub(super) fn drop_expired(&mut self, now: Timestamp) {
+        let newest = self.authorities.first().cloned();
+        let is_good = |pem: &String| facts(pem).is_some_and(|facts| facts.not_after > now);
+        self.authorities
+            .retain(|pem| Some(pem) == newest.as_ref() || is_good(pem));
     }
 
     /// The authorities to trust, as PEM.

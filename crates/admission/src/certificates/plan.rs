@@ -25,8 +25,8 @@ pub enum Change {
     AddAuthority,
     /// Serve a new certificate, signed by the newest authority.
     RenewLeaf,
-    /// Trust only the newest authority.
-    DropAuthorities,
+    /// Trust authorities no longer that have expired.
+    DropExpired,
 }
 
 /// The next step.
@@ -69,7 +69,7 @@ pub fn plan(
         steps.push((renewal, Change::RenewLeaf));
     }
     let replaced = material.replaced_until();
-    steps.extend(replaced.map(|expired| (expired, Change::DropAuthorities)));
+    steps.extend(replaced.map(|expired| (expired, Change::DropExpired)));
     let due = steps.iter().find(|(moment, _)| *moment <= now);
     let next = steps.iter().map(|(moment, _)| *moment).min();
     let next = next.map_or(leaf.not_after, |next| next.min(leaf.not_after));
@@ -150,9 +150,9 @@ mod tests {
         assert_eq!((signed.authorities.len(), signed.issuer()), (2, Some(0)));
         let expired = later(start(), DAY * 3650);
         assert_eq!(planned(renewal, Some(&signed)), Plan::Keep { until: expired });
-        assert_eq!(planned(expired, Some(&signed)), Plan::Write(Change::DropAuthorities));
+        assert_eq!(planned(expired, Some(&signed)), Plan::Write(Change::DropExpired));
 
-        let done = made(Change::DropAuthorities, expired, Some(&signed));
+        let done = made(Change::DropExpired, expired, Some(&signed));
         assert_eq!(done.authorities, signed.authorities[..1]);
         assert_eq!(done.leaf, signed.leaf);
         assert!(matches!(planned(expired, Some(&done)), Plan::Keep { .. }));

@@ -9,6 +9,7 @@ use grove_admission::registration::{Endpoint, registration};
 use grove_admission::{Lookup, Policy, Server, Webhooks};
 use grove_api::PodCliqueSet;
 use grove_simcluster::Cluster;
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Service};
 use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, Resource, ResourceExt};
@@ -42,14 +43,8 @@ async fn stage() -> Result<(Cluster, Material)> {
     Ok((cluster, made))
 }
 
-fn changed(cluster: &Cluster, material: &Material, change: Change) -> Result<Material> {
-    let changed = carry_out(
-        change,
-        Some(material),
-        &names(),
-        cluster.clock().now(),
-        &Lifetimes::default(),
-    );
+fn changed(material: &Material, change: Change, now: Timestamp) -> Result<Material> {
+    let changed = carry_out(change, Some(material), &names(), now, &Lifetimes::default());
     changed.context("good names make good certificates")
 }
 
@@ -145,15 +140,18 @@ async fn pain_grove_701_no_write_is_refused_while_certificates_change_and_a_repl
     write(&cluster).await?;
 
     // A new authority is trusted beside the old one, then it signs, then the old one goes.
-    let both = changed(&cluster, &made, Change::AddAuthority)?;
+    let now = cluster.clock().now();
+    let both = changed(&made, Change::AddAuthority, now)?;
     register(&cluster, &both).await?;
     write(&cluster).await?;
-    let signed = changed(&cluster, &both, Change::RenewLeaf)?;
+    let signed = changed(&both, Change::RenewLeaf, now)?;
     first.certificates.send_replace(Some(signed.certificates()?));
     write(&cluster).await?;
     second.certificates.send_replace(Some(signed.certificates()?));
     write(&cluster).await?;
-    let last = changed(&cluster, &signed, Change::DropAuthorities)?;
+    let expired = now + Lifetimes::default().authority;
+    let last = changed(&signed, Change::DropExpired, expired)?;
+    assert_ne!(last.data()["ca.crt"], signed.data()["ca.crt"]);
     register(&cluster, &last).await?;
     write(&cluster).await?;
     let asked = [&first, &second].map(|replica| replica.asked.load(Ordering::Relaxed));
