@@ -9,7 +9,7 @@ use grove_topology::Topology;
 use grove_topology::resolve::default_reference;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use super::expand::PlannedGang;
 use super::read::Input;
@@ -56,7 +56,8 @@ pub(super) struct ScopeAnswer {
     pub(super) preferred: Option<String>,
     /// `null` where nothing is preferred beyond what is required.
     pub(super) preferred_met: Option<bool>,
-    pub(super) domains: BTreeMap<String, Vec<String>>,
+    #[serde(serialize_with = "by_level")]
+    pub(super) domains: Vec<(String, Vec<String>)>,
 }
 
 #[derive(Debug, Default, Serialize)]
@@ -219,8 +220,13 @@ fn scope(scope: ScopeReport) -> ScopeAnswer {
             Standing::Indifferent => None,
             standing => Some(standing == Standing::Met),
         },
-        domains: scope.domains.into_iter().collect(),
+        domains: scope.domains,
     }
+}
+
+/// A map from level to domains, broad levels first.
+fn by_level<S: Serializer>(domains: &[(String, Vec<String>)], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(domains.iter().map(|(level, names)| (level, names)))
 }
 
 fn reason(mirror: &Mirror, request: &GangRequest) -> String {
@@ -229,7 +235,7 @@ fn reason(mirror: &Mirror, request: &GangRequest) -> String {
     };
     let mut reason = proof.sentence;
     if !proof.would_fit_if.is_empty() {
-        reason = format!("{reason} Would fit if {}.", proof.would_fit_if.join(", or if "));
+        reason = format!("{reason}. It would fit if {}.", proof.would_fit_if.join(", or if "));
     }
     reason
 }

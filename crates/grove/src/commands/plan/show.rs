@@ -36,22 +36,15 @@ fn name(gang: &GangAnswer) -> String {
     format!("{}/{}", gang.namespace, gang.name)
 }
 
-/// The gang's own domains: by name where they are few, by number where they are many.
+/// The gang's own domains: by name where they are few, by number where they are many. Broad before narrow.
 fn place(gang: &GangAnswer) -> String {
     let Some(scope) = gang.scopes.first() else {
         return "-".to_owned();
     };
     let levels = scope.domains.iter().filter(|(_, names)| !names.is_empty());
-    let mut levels: Vec<(usize, String)> = levels
-        .map(|(level, names)| {
-            let text = if names.len() <= NAMED_MAX {
-                format!("{level} {}", names.join(","))
-            } else {
-                format!("{} {level}s", names.len())
-            };
-            (names.len(), text)
-        })
-        .collect();
-    levels.sort();
-    levels.into_iter().map(|(_, text)| text).collect::<Vec<_>>().join(", ")
+    let levels = levels.map(|(level, names)| match names.len() {
+        0..=NAMED_MAX => format!("{level} {}", names.join(",")),
+        many => format!("{many} {level}s"),
+    });
+    levels.collect::<Vec<_>>().join(", ")
 }

@@ -2,9 +2,17 @@
 
 use serde_json::{Value, json};
 
-use super::place::{Answer, Verdict};
+use super::place::{Answer, GangAnswer, Verdict};
 use super::{expand, place, read, show};
 use crate::exit::Failure;
+
+/// The racks of the gang as a whole.
+fn racks(gang: &GangAnswer) -> &[String] {
+    let mut levels = gang.scopes[0].domains.iter();
+    levels
+        .find(|(level, _)| level == "rack")
+        .map_or(&[], |(_, names)| names)
+}
 
 fn plan(texts: &[&str], levels: &[&str]) -> Result<Answer, Failure> {
     let mut input = read::Input::new(None);
@@ -68,11 +76,8 @@ fn gangs_are_placed_one_after_the_other_and_refusals_say_why() {
             ("c-0", Verdict::Infeasible)
         ]
     );
-    assert_eq!(answer.gangs[0].scopes[0].domains["rack"].len(), 1);
-    assert_ne!(
-        answer.gangs[0].scopes[0].domains["rack"],
-        answer.gangs[1].scopes[0].domains["rack"]
-    );
+    assert_eq!(racks(&answer.gangs[0]).len(), 1);
+    assert_ne!(racks(&answer.gangs[0]), racks(&answer.gangs[1]));
     let reason = answer.gangs[2].reason.as_deref().unwrap();
     assert!(reason.contains("nvidia.com/gpu") || reason.contains("GPU"), "{reason}");
     assert_eq!(
@@ -123,11 +128,7 @@ fn a_scaled_gang_follows_its_base_gang() {
     let groups = json!({"podCliqueScalingGroups": [
         {"name": "g", "cliqueNames": ["w"], "replicas": 2, "minAvailable": 1}]});
     let answer = plan(&[&nodes(2, 2), &set("a", (1, 8), groups.clone())], &LEVELS).unwrap();
-    let racks: Vec<_> = answer
-        .gangs
-        .iter()
-        .map(|gang| &gang.scopes[0].domains["rack"])
-        .collect();
+    let racks: Vec<_> = answer.gangs.iter().map(racks).collect();
     assert_eq!(racks.len(), 2);
     assert_eq!(racks[0], racks[1], "the gangs of a replica share its rack");
     let answer = plan(&[&nodes(2, 2), &set("a", (3, 8), groups)], &LEVELS).unwrap();
