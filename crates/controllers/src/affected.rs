@@ -9,6 +9,7 @@ use grove_api::{
     ClusterTopology, ClusterTopologyBinding, ComputeDomain, PodClique, PodCliqueScalingGroup, PodCliqueSet, PodGang,
     TopologyDomain, labels,
 };
+use grove_runtime::{Change, ObjectKey};
 use grove_topology::{TopologyKind, resolve};
 use grove_workload::expand::has_mnnvl_group;
 use k8s_openapi::api::apps::v1::ControllerRevision;
@@ -23,7 +24,6 @@ use crate::key::Key;
 use crate::kinds::{KeptPod, Kind, View, set_shelf};
 use crate::served::ForeignKind;
 use crate::topology;
-use grove_runtime::{Change, ObjectKey};
 
 /// A kind whose changes concern others.
 pub(crate) trait Affects: Kind + Sized {

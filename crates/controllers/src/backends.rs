@@ -5,6 +5,7 @@
 
 use grove_api::config::ProfileName;
 use grove_api::{PodCliqueSet, PodGang};
+use grove_runtime::{ObjectKey, Stamp};
 use grove_topology::{Topology, kai};
 use grove_workload::names::is_owned_by;
 use k8s_openapi::api::core::v1::Pod;
@@ -15,7 +16,6 @@ use kube::{Resource, ResourceExt};
 use crate::served::{ForeignKind, OptionalApi};
 use crate::shell::Shell;
 use crate::write::{WriteError, creation, patching};
-use grove_runtime::{ObjectKey, Stamp};
 
 /// An object of another scheduler, or why there can be none.
 type GangResource = Result<Option<DynamicObject>, String>;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use grove_api::podcliqueset::CliqueStartupType;
 use grove_api::{PodClique, PodCliqueStatus, PodGang, labels};
+use grove_runtime::{ObjectKey, Outcome};
 use grove_workload::availability::minimum;
 use grove_workload::diff::{Content, changes};
 use grove_workload::expand::Expansion;
@@ -25,7 +26,6 @@ use crate::kinds::{KeptPod, set_shelf};
 use crate::shell::{Shell, Surroundings};
 use crate::write::{self, Report, WriteError, in_parallel};
 use crate::{backends, events};
-use grove_runtime::{ObjectKey, Outcome};
 
 const CLAIM_ERROR: &str = "ERR_CREATE_RESOURCE_CLAIM";
 const DELETE_POD_ERROR: &str = "ERR_DELETE_POD";

@@ -3,10 +3,10 @@
 //! That it exists in the first place is the matter of its replica.
 
 use grove_api::{ComputeDomain, labels};
+use grove_runtime::{ObjectKey, Outcome};
 use kube::ResourceExt;
 
 use crate::shell::Shell;
-use grove_runtime::{ObjectKey, Outcome};
 
 pub(crate) async fn look(shell: &Shell, key: &ObjectKey) -> Outcome {
     match shell.view.compute_domains.get(key) {

@@ -7,6 +7,7 @@ use grove_api::conditions::podgang::INITIALIZED;
 use grove_api::{
     ClusterTopology, ClusterTopologyBinding, PodClique, PodCliqueSet, PodGang, PodGangStatus, TopologyDomain,
 };
+use grove_runtime::{Notice, ObjectKey, Outcome};
 use grove_topology::resolve::packing_reference;
 use grove_topology::{Resolution, TopologyKind};
 use grove_workload::conditions;
@@ -22,7 +23,6 @@ use crate::constrain::constrain;
 use crate::key::Key;
 use crate::shell::{Shell, Surroundings};
 use crate::write::{self, Report, WriteError};
-use grove_runtime::{Notice, ObjectKey, Outcome};
 
 const WRITE_ERROR: &str = "ERR_SYNC_PODGANG";
 

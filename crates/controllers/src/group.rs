@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use grove_api::{PodClique, PodCliqueScalingGroup, PodCliqueScalingGroupStatus, labels};
+use grove_runtime::{Notice, ObjectKey, Outcome};
 use grove_workload::availability::{self, termination_delay};
 use grove_workload::diff::{Content, changes};
 use grove_workload::meta::uid;
@@ -17,7 +18,6 @@ use crate::kinds::set_shelf;
 use crate::replica;
 use crate::shell::{Shell, Surroundings};
 use crate::write::{self, Report, WriteError, in_parallel};
-use grove_runtime::{Notice, ObjectKey, Outcome};
 
 const WRITE_ERROR: &str = "ERR_SYNC_SCALING_GROUP";
 

@@ -8,6 +8,7 @@ use grove_api::{
     ClusterTopology, ClusterTopologyBinding, ComputeDomain, PodClique, PodCliqueScalingGroup, PodCliqueSet, PodGang,
     TopologyDomain, labels,
 };
+use grove_runtime::{Arrival, ObjectKey, Shelf, Store, Trusted};
 use grove_topology::backend::Backend;
 use grove_topology::resolve::{self, Found};
 use grove_topology::{Resolution, TopologyReference};
@@ -27,7 +28,6 @@ use serde::de::DeserializeOwned;
 
 use crate::key::Key;
 use crate::served::ForeignKind;
-use grove_runtime::{Arrival, ObjectKey, Shelf, Store, Trusted};
 
 /// A kind of object that is kept in a [`Store`].
 pub(crate) trait Kind: Send + Sync + 'static {

@@ -10,6 +10,7 @@ use grove_api::{
     ClusterTopology, ClusterTopologyBinding, ComputeDomain, PodClique, PodCliqueScalingGroup, PodCliqueSet, PodGang,
     TopologyDomain, labels,
 };
+use grove_runtime::{Arrival, Change, Feed, Notice, Outcome, Unreadable};
 use k8s_openapi::api::apps::v1::ControllerRevision;
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use k8s_openapi::api::core::v1::{ObjectReference, Service};
@@ -30,7 +31,6 @@ use crate::served::{ForeignKind, OptionalApi};
 use crate::shell::{Settings, Shell};
 use crate::write::FIELD_MANAGER;
 use crate::{clique, compute_domain, gang, group, replica, set, topology};
-use grove_runtime::{Arrival, Change, Feed, Notice, Outcome, Unreadable};
 
 type Watching = Pin<Box<dyn Future<Output = ()> + Send>>;
 

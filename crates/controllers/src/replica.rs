@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use grove_api::{ComputeDomain, PodClique, PodCliqueScalingGroup, PodGang, labels};
+use grove_runtime::{Notice, ObjectKey, Outcome};
 use grove_workload::availability;
 use grove_workload::diff::{Change, Content, changes};
 use grove_workload::expand::{Live, ReplicaChildren};
@@ -18,7 +19,6 @@ use crate::kinds::set_shelf;
 use crate::served::OptionalApi;
 use crate::shell::{Shell, Surroundings};
 use crate::write::{self, WriteError, in_parallel};
-use grove_runtime::{Notice, ObjectKey, Outcome};
 
 const WRITE_ERROR: &str = "ERR_SYNC_REPLICA";
 const COMPUTE_DOMAIN_ERROR: &str = "ERR_SYNC_COMPUTE_DOMAIN";

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use grove_api::conditions::podcliqueset::{TOPOLOGY_CONSTRAINTS, TOPOLOGY_LEVELS_UNAVAILABLE};
 use grove_api::{PodCliqueSet, PodCliqueSetStatus, labels};
+use grove_runtime::{ObjectKey, Outcome};
 use grove_topology::conditions::updated_set_conditions;
 use grove_topology::resolve;
 use grove_workload::diff::{Content, changes};
@@ -25,7 +26,6 @@ use crate::kinds::set_shelf;
 use crate::replica;
 use crate::shell::{Facts, Shell, Surroundings};
 use crate::write::{self, Report, WriteError};
-use grove_runtime::{ObjectKey, Outcome};
 
 const WRITE_ERROR: &str = "ERR_SYNC_PODCLIQUESET";
 

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use grove_api::config::{Scheduler, TopologyAwareScheduling};
 use grove_api::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
+use grove_runtime::{Change, Notice, ObjectKey, Queue};
 use grove_workload::expand::claims::ClaimTemplates;
 use grove_workload::expand::{Expansion, Live};
 use grove_workload::meta::uid;
@@ -24,7 +25,6 @@ use crate::affected::Affects;
 use crate::key::Key;
 use crate::kinds::{KeptPod, View, set_shelf};
 use crate::served::ServedApis;
-use grove_runtime::{Change, Notice, ObjectKey, Queue};
 
 /// The most requests that are under way at once.
 const WRITES_IN_FLIGHT_MAX: usize = 64;

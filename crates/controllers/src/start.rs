@@ -12,6 +12,7 @@ use grove_api::config::{OnBackendTopologyFailure, OnTopologyMissingAtStart, Topo
 use grove_api::labels::{MANAGED_BY, MANAGED_BY_OPERATOR, finalizer};
 use grove_api::topology::{ClusterTopologySpec, DEFAULT_TOPOLOGY_NAME, TopologyLevel};
 use grove_api::{ClusterTopology, TopologyDomain};
+use grove_runtime::Backoff;
 use grove_topology::Topology;
 use grove_topology::backend::{Backend, backends};
 use grove_workload::meta::uid;
@@ -24,7 +25,6 @@ use crate::served::{ForeignKind, OptionalApi, served_version};
 use crate::shell::Settings;
 use crate::topology::backend::{NOT_SERVED, Writer};
 use crate::write::FIELD_MANAGER;
-use grove_runtime::Backoff;
 
 /// How long errors that may pass are borne.
 const PATIENCE_SECS: i64 = 60;

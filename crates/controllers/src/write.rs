@@ -8,6 +8,7 @@ use std::future::Future;
 use std::time::Duration;
 
 use futures::stream::{self, StreamExt};
+use grove_runtime::{Notice, ObjectKey, Outcome, Stamp};
 use grove_workload::diff::{self, Content};
 use grove_workload::names::is_owned_by;
 use grove_workload::status::Failure;
@@ -23,7 +24,6 @@ use crate::key::Key;
 use crate::kinds::Kind;
 use crate::merge::{merge_difference, merged};
 use crate::shell::Shell;
-use grove_runtime::{Notice, ObjectKey, Outcome, Stamp};
 
 /// The name under which fields are written.
 pub(crate) const FIELD_MANAGER: &str = "grove-operator";

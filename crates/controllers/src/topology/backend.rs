@@ -1,6 +1,7 @@
 //! The topology resources of other schedulers: made, replaced and let go of. What they look like and which step is due
 //! is decided in [`grove_topology::backend`].
 
+use grove_runtime::{ObjectKey, Outcome, Stamp};
 use grove_topology::Topology;
 use grove_topology::backend::{Backend, Step, backends, desired, release, step};
 use grove_topology::conditions::{BackendFailure, BackendReport, FailedStep};
@@ -11,7 +12,6 @@ use kube::{Client, ResourceExt};
 use crate::served::{ForeignKind, OptionalApi};
 use crate::shell::Shell;
 use crate::write::FIELD_MANAGER;
-use grove_runtime::{ObjectKey, Outcome, Stamp};
 
 /// What a failed step says where a backend's API is not there. It is looked for again when its definition appears.
 pub(crate) const NOT_SERVED: &str = "API not available";

@@ -9,6 +9,7 @@ pub(crate) mod backend;
 use grove_api::conditions::topology::READY;
 use grove_api::topology::TopologyStatus;
 use grove_api::{ClusterTopology, PodCliqueSet, TopologyDomain, labels};
+use grove_runtime::{ObjectKey, Outcome};
 use grove_topology::conditions::{BackendReport, updated_topology_status};
 use grove_topology::usage::{FinalizerStep, Usage, cluster_topology_finalizer, topology_domain_finalizer};
 use grove_topology::{Topology, TopologyKind, resolve};
@@ -24,7 +25,6 @@ use crate::key::Key;
 use crate::kinds::{Kind, View};
 use crate::shell::Shell;
 use crate::write;
-use grove_runtime::{ObjectKey, Outcome};
 
 /// Sets that are read at once: a thousand are below 20 MB.
 const SETS_PER_PAGE: u32 = 500;
