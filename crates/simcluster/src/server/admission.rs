@@ -25,7 +25,7 @@ pub(crate) fn create(call: &Call, object: &mut Value) -> Result<(), ApiError> {
             admit_priority(call, object)?;
             add_tolerations(object);
         }
-        ("", "Service") => assign_address(call, object),
+        ("", "Service") => assign_address(object),
         ("", "Node") => taint(object),
         _ => {}
     }
@@ -55,7 +55,7 @@ fn taint(node: &mut Value) {
 /// Runs on every changed object, before webhooks see it.
 pub(crate) fn update(call: &Call, new: &mut Value) {
     match (&*call.resource().name.group, call.resource().kind.as_str()) {
-        ("", "Service") => assign_address(call, new),
+        ("", "Service") => assign_address(new),
         // An applier that sets the tolerations replaces them all.
         ("", "Pod") if call.place.subresource.is_none() => add_tolerations(new),
         _ => {}
@@ -200,9 +200,9 @@ fn add_tolerations(pod: &mut Value) {
 }
 
 /// Gives a service an address of 10.96.0.0/12, drawn from its uid so that no counter must be kept.
-fn assign_address(call: &Call, service: &mut Value) {
+fn assign_address(service: &mut Value) {
     let uid = metadata::text(service, "uid");
-    let drawn = uid.bytes().fold(call.now.as_second().unsigned_abs(), |hash, byte| {
+    let drawn = uid.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     });
     let [a, b, c, ..] = drawn.to_be_bytes();

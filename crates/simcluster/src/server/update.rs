@@ -213,7 +213,6 @@ async fn prepare(call: &Call, old: &Value, new: &mut Value, dry_run: bool) -> Re
         // A webhook may change what the client may change, and nothing else.
         complete(call, old, new);
     }
-    kinds::prepare_update(resource, old, new);
     if writes_whole(call) && !kinds::keeps_generation(resource) {
         metadata::count_generation(resource, resource.has(Subresource::Status), old, new);
     }
@@ -226,6 +225,7 @@ async fn prepare(call: &Call, old: &Value, new: &mut Value, dry_run: bool) -> Re
 fn complete(call: &Call, old: &Value, new: &mut Value) {
     confine(call, old, new);
     metadata::prepare_update(old, new);
+    kinds::prepare_update(call.resource(), old, new);
     kinds::default(call.resource(), new);
     custom::default(call, new);
 }

@@ -336,6 +336,18 @@ async fn who_am_i_and_tokens() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_service_keeps_its_address_however_late_it_is_replaced() {
+    let cluster = cluster();
+    let services = "/api/v1/namespaces/default/services";
+    let service = json!({"metadata": {"name": "s"}, "spec": {"ports": [{"port": 80}]}});
+    let made = post(&cluster, services, &service).await;
+    tokio::time::advance(std::time::Duration::from_secs(1)).await;
+    let replaced = put(&cluster, &format!("{services}/s"), &service).await;
+    assert_eq!(replaced.code, 200, "{}", replaced.message());
+    assert_eq!(replaced.body["spec"]["clusterIP"], made.body["spec"]["clusterIP"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn lease_times_carry_microseconds() {
     let cluster = cluster();
     let leases = "/apis/coordination.k8s.io/v1/namespaces/default/leases";
