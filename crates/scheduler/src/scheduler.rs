@@ -30,6 +30,9 @@ use crate::core::{Core, Policy};
 use crate::seen::{Kept, Seen};
 use crate::write::{Action, Done, Writer};
 
+/// How long answers are waited for at the end: another replica is to lead within three seconds.
+const DRAIN_MAX: Duration = Duration::from_secs(2);
+
 type Watching = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// What a scheduler goes by.
@@ -158,8 +161,12 @@ impl Scheduler {
                 () = sleep(wait) => {}
             }
         }
-        // An answer that nobody waits for is an unknown outcome.
-        while requests.under_way.join_next().await.is_some() {}
+        // An answer that nobody waits for is an unknown outcome; but with an API server that is gone none would come, and
+        // whoever leads next finds out what became of the binds.
+        let answers = async { while requests.under_way.join_next().await.is_some() {} };
+        if tokio::time::timeout(DRAIN_MAX, answers).await.is_err() {
+            tracing::warn!("requests are still under way; ending without their answers");
+        }
     }
 
     fn watch<K>(&self, seen: &UnboundedSender<Seen>, synced: &mut Vec<watch::Receiver<bool>>) -> Watching
