@@ -88,6 +88,8 @@ pub struct Decided {
 /// What is remembered of a unit beside its objects; nothing of it is missed after a restart.
 #[derive(Debug, Default)]
 pub(crate) struct Record {
+    /// Of which object it is: another may take the name.
+    uid: Option<String>,
     /// Binds that are under way.
     pub(crate) binding: usize,
     /// Binds that failed since the last one that went well.
@@ -157,9 +159,10 @@ impl Core {
                 self.state.forget(&key_of(&pod), pod.metadata.uid.as_deref());
                 self.bind_ended(&pod, Err(why), now);
             }
-            Done::Said { gang, is_written, .. } => {
+            Done::Said { gang, uid, is_written } => {
                 let unit = Unit::Gang(gang);
-                let Some(record) = self.records.get_mut(&unit) else {
+                let record = self.records.get_mut(&unit);
+                let Some(record) = record.filter(|record| record.uid.as_ref() == Some(&uid)) else {
                     return;
                 };
                 record.is_writing = false;
@@ -254,10 +257,22 @@ impl Core {
             .map(|(unit, _)| unit.clone());
         for unit in stir.units.into_iter().chain(holders.collect::<Vec<_>>()) {
             match self.rank(&unit) {
-                Some(rank) => self.queue.add(unit, rank),
+                Some(rank) => {
+                    self.remember(&unit);
+                    self.queue.add(unit, rank);
+                }
                 None => self.drop_unit(&unit),
             }
         }
+    }
+
+    /// Begins to remember a unit. What is remembered of one is not true of another that took its name.
+    fn remember(&mut self, unit: &Unit) {
+        let uid = self.state.uid_of(unit);
+        if self.records.get(unit).is_some_and(|record| record.uid != uid) {
+            self.drop_unit(unit);
+        }
+        self.records.entry(unit.clone()).or_default().uid = uid;
     }
 
     /// Nothing of the unit is left, or it is not ours.

@@ -286,6 +286,14 @@ impl State {
         })
     }
 
+    /// The UID of the object that a unit is now.
+    pub(crate) fn uid_of(&self, unit: &Unit) -> Option<String> {
+        match unit {
+            Unit::Gang(key) => self.gangs.get(key)?.metadata.uid.clone(),
+            Unit::Pod(key) => self.pods.get(&pod_key(key.clone()))?.metadata.uid.clone(),
+        }
+    }
+
     /// The gang to place: of a pod without one, a gang of its own. None if there is none, or it is somebody else's.
     pub(crate) fn gang_of(&self, unit: &Unit) -> Option<Arc<PodGang>> {
         match unit {

@@ -3,6 +3,7 @@
 mod audit;
 mod crash;
 mod gangs;
+mod namesake;
 mod pins;
 mod pods;
 mod priority;
