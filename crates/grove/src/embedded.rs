@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use grove_controllers::wait_for;
 use grove_simcluster::door::Listener;
 use grove_simcluster::{Cluster, FleetOptions, InitRunner, NodeSpec, User};
@@ -101,11 +101,24 @@ fn random() -> Result<u64> {
     Ok(u64::from_be_bytes(bytes))
 }
 
-/// Creates or replaces a file that only this user can read.
-fn write_private(path: &Path, text: &str) -> std::io::Result<()> {
+/// The first line of our kubeconfigs: what begins with it may be replaced and removed.
+const MARK: &str = "# The kubeconfig of an embedded cluster of grove; it is removed when that ends.\n";
+
+/// Creates a file that only this user can read. Another's file of that name is left alone.
+fn write_private(path: &Path, text: &str) -> Result<()> {
     use std::io::Write as _;
     use std::os::unix::fs::OpenOptionsExt as _;
+    // Left by a cluster that was killed.
+    if std::fs::read_to_string(path).is_ok_and(|text| text.starts_with(MARK)) {
+        std::fs::remove_file(path)?;
+    }
     let mut options = std::fs::OpenOptions::new();
-    options.write(true).create(true).truncate(true).mode(0o600);
-    options.open(path)?.write_all(text.as_bytes())
+    let mut file = match options.write(true).create_new(true).mode(0o600).open(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
+            bail!("the file is there already and is not of an embedded cluster; name one with --kubeconfig that is not")
+        }
+        opened => opened?,
+    };
+    file.write_all(MARK.as_bytes())?;
+    Ok(file.write_all(text.as_bytes())?)
 }

@@ -69,3 +69,22 @@ async fn a_cluster_of_nodes_from_a_file_serves_until_it_is_told_to_end() {
     assert_eq!(code, Some(0));
     assert!(!kubeconfig.exists(), "a kubeconfig of a cluster that is gone");
 }
+
+#[tokio::test]
+async fn a_kubeconfig_of_somebody_else_is_left_alone() {
+    let folder = TempDir::new().unwrap();
+    let own = file(&folder, "config", "apiVersion: v1\nkind: Config\n");
+    let command = Command::new(env!("CARGO_BIN_EXE_grove"))
+        .args(["cluster", "--nodes", "1", "--kubeconfig"])
+        .arg(&own)
+        .kill_on_drop(true)
+        .output();
+    let output = tokio::time::timeout(PATIENCE, command).await.unwrap().unwrap();
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    assert_ne!(output.status.code(), Some(0));
+    assert!(
+        complaint.contains("config") && complaint.contains("there already"),
+        "{complaint}"
+    );
+    assert_eq!(std::fs::read_to_string(&own).unwrap(), "apiVersion: v1\nkind: Config\n");
+}
