@@ -63,9 +63,14 @@ async fn install(target: &Target) -> Result<()> {
         post(target, crds, &definition).await?;
         let plural = definition["spec"]["names"]["plural"].as_str().context("no plural")?;
         let served = Step::get(&format!("/apis/conformance.test/v1/{plural}"));
+        let discovered = Step::get("/apis/conformance.test/v1");
         eventually("the definition to be served", LIMIT, async || -> Result<()> {
             let answer = target.send(&served).await?;
             ensure!(answer.code == 200, "{} answers {}", target.name, answer.code);
+            let answer = target.send(&discovered).await?;
+            let listed = answer.body["resources"].as_array().into_iter().flatten();
+            let mut listed = listed.filter(|resource| resource["name"] == plural);
+            ensure!(listed.next().is_some(), "{} does not list {plural}", target.name);
             Ok(())
         })
         .await?;
@@ -79,6 +84,7 @@ async fn post(target: &Target, path: &str, object: &Value) -> Result<Value> {
         path: path.to_owned(),
         headers: vec![("content-type".to_owned(), "application/json".to_owned())],
         body: object.to_string().into_bytes(),
+        last: None,
     };
     let answer = target.send(&sent).await?;
     ensure!(answer.code == 201, "{}: {}", target.name, answer.body);
@@ -103,8 +109,24 @@ pub(crate) async fn namespace(targets: &[Target; 2]) -> Result<String> {
     Ok(name)
 }
 
-/// Runs the case on both and tells where they differ; empty if they do not.
+/// Tells where both differ on the case; empty if they do not.
+///
+/// The real server is many processes that follow each other at a distance, and a busy machine makes the distance long:
+/// what differs only once is printed and no failure.
 async fn judge(case: &Case) -> Result<String> {
+    let differences = run_on_both(case).await?;
+    if differences.is_empty() {
+        return Ok(differences);
+    }
+    let again = run_on_both(case).await?;
+    if again.is_empty() {
+        println!("{} differed, and then it did not:\n{differences}", case.name);
+    }
+    Ok(again)
+}
+
+/// Runs the case on both, in a namespace of its own, and tells where they differ.
+async fn run_on_both(case: &Case) -> Result<String> {
     let targets = targets().await?;
     let namespace = namespace(targets).await?;
     let [real, embedded] = targets;

@@ -43,7 +43,7 @@ static TOLD: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(r#"Invalid value: ("(?:[^"\\]|\\.)*")"#).expect("a constant pattern"));
 
 /// The age of an object in a printed table: how many seconds a case has taken so far.
-static AGE: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"^\d+[sm]$").expect("a constant pattern"));
+static AGE: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"^(\d+[smh]){1,2}$").expect("a constant pattern"));
 
 #[derive(Debug, Default)]
 pub(crate) struct Normalizer {
@@ -233,6 +233,11 @@ fn remove(value: &mut Value, pointer: &str) {
         (Value::Array(items), Some(rest)) => {
             if let Some(item) = step.parse::<usize>().ok().and_then(|index| items.get_mut(index)) {
                 remove(item, &format!("/{rest}"));
+            }
+        }
+        (Value::Array(items), None) => {
+            if let Some(item) = step.parse::<usize>().ok().and_then(|index| items.get_mut(index)) {
+                *item = Value::Null;
             }
         }
         _ => {}

@@ -10,6 +10,9 @@ use crate::case::{Case, Step};
 /// Few enough that a difference can be read, many enough that operations meet.
 const STEPS: std::ops::RangeInclusive<u64> = 5..=14;
 
+/// The object that is made last of each kind.
+const END: &str = "end";
+
 /// Seeds that found a difference once: dry runs of a PUT that creates, ports of one name, texts about strict patches.
 /// They run in addition to the first [`crate::SEQUENCES`], of which every fifth found one.
 pub(crate) const FOUND: &[u64] = &[528, 583, 680, 692, 839, 1040, 1164];
@@ -77,16 +80,15 @@ impl Family {
     }
 
     /// Listed differences: who owns what was written through `scale`, and the Go structs in errors about pods.
-    fn ignored(self) -> Vec<String> {
-        let pointers: &[&str] = match self {
-            Family::Objects => &[],
-            Family::Subresources => &[
+    fn ignored(self, method: &str, path: &str) -> Vec<String> {
+        let pointers: &[&str] = match (self, method) {
+            (Family::Subresources, _) if path.starts_with(Kind::Widget.plural()) => &[
                 "/metadata/managedFields",
                 "/items/*/metadata/managedFields",
                 "/*/object/metadata/managedFields",
-                "/message",
-                "/details/causes",
             ],
+            (Family::Subresources, "PUT" | "PATCH") => &["/message", "/details/causes"],
+            _ => &[],
         };
         pointers.iter().map(|pointer| (*pointer).to_owned()).collect()
     }
@@ -145,11 +147,7 @@ fn case_of(family: Family, seed: u64) -> Case {
         generator.operation();
     }
     for kind in family.kinds() {
-        let path = format!(
-            "{}?watch=true&timeoutSeconds=1&resourceVersion=${{rv0}}&fieldSelector=metadata.name!%3Dkube-root-ca.crt",
-            kind.plural()
-        );
-        generator.push("GET", &path, None, None);
+        generator.watch(*kind);
     }
     Case {
         name: format!("seed {seed}"),
@@ -163,9 +161,31 @@ impl Generator {
             request: format!("{method} {path}"),
             body,
             media_type: media_type.map(str::to_owned),
-            ignore: self.family.ignored(),
+            ignore: self.family.ignored(method, path),
             ..Step::default()
         });
+    }
+
+    /// Every event of a kind since the sequence began.
+    fn watch(&mut self, kind: Kind) {
+        let (api_version, kind_name) = kind.names();
+        let mut end = match kind {
+            Kind::ConfigMap | Kind::Widget => json!({}),
+            Kind::Service => json!({"spec": {"ports": [{"port": 80}]}}),
+            Kind::Pod => json!({"spec": {"containers": [{"name": "c", "image": "i"}]}}),
+        };
+        end["apiVersion"] = json!(api_version);
+        end["kind"] = json!(kind_name);
+        end["metadata"] = json!({"name": END});
+        self.push("POST", kind.plural(), Some(end), None);
+        let path = format!(
+            "{}?watch=true&timeoutSeconds=15&resourceVersion=${{rv0}}&fieldSelector=metadata.name!%3Dkube-root-ca.crt",
+            kind.plural()
+        );
+        self.push("GET", &path, None, None);
+        if let Some(step) = self.steps.last_mut() {
+            step.last = Some(END.to_owned());
+        }
     }
 
     /// Keeps the revision of the last step's answer, if it has one.

@@ -31,6 +31,8 @@ pub(crate) struct Sent {
     pub(crate) path: String,
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) body: Vec<u8>,
+    /// The object that ends a watch when an event tells of it.
+    pub(crate) last: Option<String>,
 }
 
 /// What came back.
@@ -66,7 +68,7 @@ impl Target {
         let (parts, body) = response.into_parts();
         let is_watch = sent.path.contains("watch=") && parts.status.is_success();
         let body = if is_watch {
-            events(body).await
+            events(body, sent.last.as_deref()).await
         } else {
             document(body).await?
         };
@@ -98,22 +100,34 @@ async fn document(body: Body) -> Result<Value> {
     Ok(serde_json::from_slice(&bytes).unwrap_or_else(|_| json!(String::from_utf8_lossy(&bytes))))
 }
 
-/// Every event until the stream ends, and a mark if it does not end by itself.
-async fn events(body: Body) -> Value {
+/// Every event until the stream ends or tells of the last object, and a mark if neither happens.
+async fn events(body: Body, last: Option<&str>) -> Value {
     let mut received = Vec::new();
+    let mut events = Vec::new();
     let mut stream = body.into_data_stream();
     let all = async {
         while let Some(Ok(chunk)) = stream.next().await {
             received.extend_from_slice(&chunk);
+            while let Some(end) = received.iter().position(|byte| *byte == b'\n') {
+                let line: Vec<u8> = received.drain(..=end).collect();
+                events.push(event(&line));
+            }
+            let told = events.last().map(|event| &event["object"]["metadata"]["name"]);
+            if told.is_some_and(|name| last.is_some_and(|last| name == last)) {
+                return;
+            }
         }
     };
     let ended = timeout(WATCH_LIMIT, all).await.is_ok();
-    let lines = received.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
-    let mut events: Vec<Value> = lines
-        .map(|line| serde_json::from_slice(line).unwrap_or_else(|_| json!(String::from_utf8_lossy(line))))
-        .collect();
+    if !received.is_empty() {
+        events.push(event(&received));
+    }
     if !ended {
         events.push(json!("the watch did not end"));
     }
     events.into()
+}
+
+fn event(line: &[u8]) -> Value {
+    serde_json::from_slice(line).unwrap_or_else(|_| json!(String::from_utf8_lossy(line)))
 }

@@ -2,9 +2,10 @@
 //!
 //! A step is a command line without `kubectl` (a list where a word has spaces), with
 //!   stdin   what it reads from `-f -`
-//!   watch   it runs on until it has printed so many lines, or the session ends; of its lines only the set counts
+//!   watch   it runs on until it prints a line that begins with this; of its lines only the set counts
 //!   save    what it prints is also the value of `${name}` in later steps
-//!   part    the real cluster may print more: lines that the embedded one does not have, of kinds that it does not serve
+//!   until   it is repeated until it prints this: a part of the real cluster follows the others at a distance
+//!   beyond  lines that begin with one of these words are the real cluster's alone: kinds that the other does not serve
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -13,7 +14,8 @@ use std::process::Stdio;
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
+use grove_e2e::eventually;
 use regex::Regex;
 use serde::Deserialize;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
@@ -45,11 +47,13 @@ struct Step {
     #[serde(default)]
     stdin: String,
     #[serde(default)]
-    watch: Option<usize>,
+    watch: Option<String>,
     #[serde(default)]
     save: Option<String>,
     #[serde(default)]
-    part: bool,
+    until: String,
+    #[serde(default)]
+    beyond: Vec<String>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -89,15 +93,25 @@ fn filled(text: &str, variables: &BTreeMap<String, String>) -> String {
 pub(crate) struct Said {
     command: String,
     lines: Vec<String>,
-    /// Whether the real cluster may say more.
-    part: bool,
+    /// With which words the lines begin that only the real cluster has.
+    beyond: Vec<String>,
+}
+
+impl Said {
+    fn is_beyond(&self, line: &str) -> bool {
+        let word = line.split_whitespace().next().unwrap_or_default();
+        self.beyond.iter().any(|beyond| beyond == word)
+    }
 }
 
 impl Session {
     pub(crate) async fn run(&self, kubectl: &Kubectl, namespace: &str) -> Result<Vec<Said>> {
-        kubectl.run(&["create", "namespace", namespace], "").await?;
-        let account = ["wait", "--for=create", "serviceaccount/default", "-n", namespace];
-        kubectl.run(&account, "").await?;
+        kubectl.prepare(&["create", "namespace", namespace]).await?;
+        for furnished in ["serviceaccount/default", "configmap/kube-root-ca.crt"] {
+            kubectl
+                .prepare(&["wait", "--for=create", furnished, "--namespace", namespace])
+                .await?;
+        }
         let mut variables = BTreeMap::from([("ns".to_owned(), namespace.to_owned())]);
         let mut said = Vec::new();
         let mut watches = Vec::new();
@@ -106,14 +120,18 @@ impl Session {
             let command = words.join(" ");
             let mut words: Vec<&str> = words.iter().map(String::as_str).collect();
             words.extend(["--namespace", namespace]);
-            if let Some(count) = step.watch {
-                watches.push((command, count, kubectl.watch(&words).await?));
+            if let Some(last) = &step.watch {
+                watches.push((command, last, kubectl.watch(&words).await?));
                 continue;
             }
-            let text = kubectl
-                .run(&words, &filled(&step.stdin, &variables))
-                .await
-                .with_context(|| command.clone())?;
+            let stdin = filled(&step.stdin, &variables);
+            let until = filled(&step.until, &variables);
+            let text = eventually(&command, LIMIT, async || -> Result<String> {
+                let text = kubectl.run(&words, &stdin).await?;
+                ensure!(text.contains(&until), "it does not say {until:?} but {text}");
+                Ok(text)
+            })
+            .await?;
             if let Some(name) = &step.save {
                 let printed = text.strip_suffix("exit code 0").unwrap_or_default();
                 variables.insert(name.clone(), printed.trim().to_owned());
@@ -121,14 +139,14 @@ impl Session {
             said.push(Said {
                 command: step.run.shown(),
                 lines: text.lines().map(normal).collect(),
-                part: step.part,
+                beyond: step.beyond.clone(),
             });
         }
-        for (command, count, watch) in watches {
+        for (command, last, watch) in watches {
             said.push(Said {
-                lines: watch.lines(count).await,
+                lines: watch.lines(last).await,
                 command,
-                part: false,
+                beyond: Vec::new(),
             });
         }
         Ok(said)
@@ -150,6 +168,13 @@ impl Kubectl {
             .stderr(Stdio::piped())
             .kill_on_drop(true);
         command
+    }
+
+    /// Runs a command that a session stands on.
+    async fn prepare(&self, words: &[&str]) -> Result<()> {
+        let said = self.run(words, "").await?;
+        ensure!(said.ends_with("exit code 0"), "kubectl {}: {said}", words.join(" "));
+        Ok(())
     }
 
     /// Runs to the end; what it printed, what it complained about, and how it ended.
@@ -178,7 +203,7 @@ impl Kubectl {
             stdout: BufReader::new(stdout),
             lines: Vec::new(),
         };
-        watch.read(1).await;
+        watch.read("").await;
         Ok(watch)
     }
 }
@@ -191,22 +216,25 @@ struct Watch {
 }
 
 impl Watch {
-    async fn read(&mut self, count: usize) {
+    /// Reads on to a line that begins with this.
+    async fn read(&mut self, last: &str) {
         let all = async {
-            while self.lines.len() < count {
-                let mut line = String::new();
-                match self.stdout.read_line(&mut line).await {
-                    Ok(1..) => self.lines.push(normal(line.trim_end())),
-                    _ => break,
+            let mut line = String::new();
+            while let Ok(1..) = self.stdout.read_line(&mut line).await {
+                let is_last = line.starts_with(last);
+                self.lines.push(normal(line.trim_end()));
+                if is_last {
+                    break;
                 }
+                line.clear();
             }
         };
-        // Too few lines are a difference that the comparison shows.
+        // A line that never comes is a difference that the comparison shows.
         let _ = timeout(LIMIT, all).await;
     }
 
-    async fn lines(mut self, count: usize) -> Vec<String> {
-        self.read(count).await;
+    async fn lines(mut self, last: &str) -> Vec<String> {
+        self.read(last).await;
         self.lines.sort();
         self.lines
     }
@@ -242,13 +270,14 @@ pub(crate) fn differences(real: &[Said], embedded: &[Said]) -> String {
     for (real, embedded) in real.iter().zip(embedded).filter(|(real, embedded)| real != embedded) {
         let mut lines = String::new();
         for (mark, these, those) in [("real    ", real, embedded), ("embedded", embedded, real)] {
-            let is_excused = |line: &str| real.part && (mark == "real    " || line.contains(".test/"));
+            // Definitions of other sessions come and go.
+            let is_excused = |line: &str| !real.beyond.is_empty() && (real.is_beyond(line) || line.contains(".test"));
             let missing = these.lines.iter().filter(|line| !those.lines.contains(line));
             for line in missing.filter(|line| !is_excused(line)) {
                 let _ = writeln!(lines, "    {mark} | {line}");
             }
         }
-        if !lines.is_empty() || !real.part {
+        if !lines.is_empty() || real.beyond.is_empty() {
             let _ = write!(report, "  kubectl {}\n{lines}", real.command);
         }
     }

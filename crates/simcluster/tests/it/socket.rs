@@ -20,9 +20,11 @@ async fn open(cluster: &Cluster) -> Listener {
 
 async fn client(listener: &Listener, token: &str) -> kube::Client {
     let kubeconfig = Kubeconfig::from_yaml(&listener.kubeconfig(token)).unwrap();
-    let config = kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
+    let mut config = kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
         .await
         .unwrap();
+    // The way to loopback never leads through the proxy that the environment may name.
+    config.proxy_url = None;
     kube::Client::try_from(config).unwrap()
 }
 
