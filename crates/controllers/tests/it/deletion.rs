@@ -170,15 +170,7 @@ async fn what_only_carries_our_labels_is_not_ours() {
     let map: ConfigMap = serde_json::from_value(json!({"metadata": {"name": "w-0", "labels": labels}})).expect("a map");
     world.create(&map).await;
     world.settle().await;
-    assert_eq!(
-        world
-            .get::<PodClique>("w-0-pc-a")
-            .await
-            .status
-            .expect("a status")
-            .replicas,
-        2
-    );
+    assert_eq!(world.clique_status("w-0-pc-a").await.replicas, 2);
     world.delete::<PodCliqueSet>("w").await;
     world.settle().await;
     let left: Vec<String> = world.list::<Pod>().await.into_keys().collect();

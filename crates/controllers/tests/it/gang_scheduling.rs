@@ -186,7 +186,7 @@ async fn pods_of_scaled_gangs_stay_gated_until_the_base_is_placed() {
     assert_eq!((gated("w-0-sg-x-0").await, gated("w-0-sg-x-1").await), (0, 4));
     with_places(&world, 3).await;
     assert_eq!(gated("w-0").await, 0);
-    let status = world.get::<PodCliqueSet>("w").await.status.expect("a status");
+    let status = world.set_status("w").await;
     let gangs = status
         .pod_gang_statuses
         .iter()
@@ -219,6 +219,6 @@ async fn pain_dynamo_7811_a_gang_counts_all_of_its_ranks() {
     assert_eq!(minimum().await, 4);
     let selector = world.get::<Service>("w-0").await.spec.expect("a spec").selector;
     assert_eq!(selector.expect("a selector")["app.kubernetes.io/part-of"], "w");
-    let status = world.get::<PodCliqueSet>("w").await.status.expect("a status");
+    let status = world.set_status("w").await;
     assert_eq!(status.available_replicas, 1);
 }

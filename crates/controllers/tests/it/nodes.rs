@@ -36,7 +36,7 @@ async fn pain_grove_401_pods_stuck_on_a_dead_node_neither_block_nor_count() {
         .await;
     world.settle().await;
     assert_eq!(world.ready().await, 10, "the replacement did not wait for the node");
-    let status = world.get::<PodClique>("w-0-pc-a").await.status.expect("a status");
+    let status = world.clique_status("w-0-pc-a").await;
     assert_eq!((status.replicas, status.ready_replicas), (2, 2));
     world.pass(10_000).await;
     assert_eq!(stuck(&world).await, [pod]);

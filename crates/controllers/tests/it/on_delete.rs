@@ -46,7 +46,7 @@ async fn od1_a_change_deletes_nothing_and_the_update_is_over_at_once() {
     world.set_image(&["pc-a", "pc-c"], "two").await;
     world.settle().await;
     assert_eq!(world.uids_of("w-0").await, before);
-    let status = world.get::<PodCliqueSet>("w").await.status.expect("a status");
+    let status = world.set_status("w").await;
     assert!(status.update_progress.expect("an update").update_ended_at.is_some());
     assert_eq!(updated(&world, "w-0-pc-a").await, 0);
 }
@@ -62,7 +62,7 @@ async fn od2_a_deleted_pod_returns_as_a_new_one() {
     delete_one(&world, "w-0-pc-a", "one").await;
     assert_eq!(updated(&world, "w-0-pc-a").await, 2);
     world.all_run("w-0-pc-a", "two").await;
-    let status = world.get::<PodCliqueSet>("w").await.status.expect("a status");
+    let status = world.set_status("w").await;
     assert_eq!(status.updated_replicas, 1);
 }
 
@@ -130,7 +130,7 @@ async fn od7_each_replica_of_a_set_is_replaced_by_itself() {
     }
     world.all_run("w-1-pc-a", "two").await;
     world.all_run("w-0-pc-a", "one").await;
-    let status = world.get::<PodCliqueSet>("w").await.status.expect("a status");
+    let status = world.set_status("w").await;
     assert_eq!((status.updated_replicas, status.available_replicas), (1, 2));
 }
 

@@ -46,15 +46,8 @@ async fn pain_grove_400_a_second_update_converges_to_the_newest() {
     world.set_image(&["pc-a"], "two").await;
     tokio::time::sleep(Duration::from_secs(2)).await;
     world.set_image(&["pc-a", "pc-b"], "three").await;
-    world
-        .eventually("the update ends", async |world| {
-            let status = world.get::<PodCliqueSet>("w").await.status.unwrap_or_default();
-            status
-                .update_progress
-                .is_some_and(|progress| progress.update_ended_at.is_some())
-        })
-        .await;
-    let status = world.get::<PodCliqueSet>("w").await.status.expect("a status");
+    world.update_ends().await;
+    let status = world.set_status("w").await;
     assert_eq!(status.updated_replicas, 2, "ended means updated");
     for replica in ["w-0", "w-1"] {
         world.all_run(&format!("{replica}-pc-a"), "three").await;
@@ -93,7 +86,7 @@ async fn pain_grove_565_numbers_that_change_fast_roll_nothing() {
     }
     world.settle().await;
     assert_eq!(world.ready().await, 10);
-    let status = world.get::<PodCliqueSet>("w").await.status.expect("a status");
+    let status = world.set_status("w").await;
     assert!(status.update_progress.is_none());
     let kept = world.uids_of("w-0-sg-x-0").await;
     assert!(kept.is_subset(&before), "nothing below the lowest number was touched");
@@ -115,14 +108,7 @@ async fn pain_grove_840_a_fixing_update_is_not_held_up_by_broken_pods() {
         })
         .await;
     world.pass(300).await;
-    let available = async || {
-        world
-            .get::<PodCliqueSet>("w")
-            .await
-            .status
-            .expect("a status")
-            .available_replicas
-    };
+    let available = async || world.set_status("w").await.available_replicas;
     assert_eq!(available().await, 2, "one replica was lost to the bad template");
     world
         .edit_set("w", |set| {
@@ -157,24 +143,8 @@ async fn pain_grove_711_a_status_that_is_written_over_is_repaired() {
         .await
         .expect("a set");
     world.settle().await;
-    assert_eq!(
-        world
-            .get::<PodClique>("w-0-pc-a")
-            .await
-            .status
-            .expect("a status")
-            .ready_replicas,
-        2
-    );
-    assert_eq!(
-        world
-            .get::<PodCliqueSet>("w")
-            .await
-            .status
-            .expect("a status")
-            .available_replicas,
-        1
-    );
+    assert_eq!(world.clique_status("w-0-pc-a").await.ready_replicas, 2);
+    assert_eq!(world.set_status("w").await.available_replicas, 1);
 }
 
 /// grove #847: a gate waited for a resync of three minutes.
@@ -242,12 +212,7 @@ async fn pain_grove_286_a_refused_pod_is_told_once_and_tried_again_when_the_temp
     set.spec.template.cliques[0].spec.pod_spec.containers[0].name = "Main".into();
     world.create(&set).await;
     world.settle().await;
-    let errors = world
-        .get::<PodClique>("w-0-a")
-        .await
-        .status
-        .expect("a status")
-        .last_errors;
+    let errors = world.clique_status("w-0-a").await.last_errors;
     assert!(errors.iter().any(|error| error.code == "ERR_CREATE_POD"), "{errors:?}");
     assert!(errors[0].description.contains("spec.containers[0].name"), "{errors:?}");
     let asked = || world.operator_requests().of_kind("", "pods").count();
@@ -273,12 +238,7 @@ async fn pain_grove_286_a_refused_pod_is_told_once_and_tried_again_when_the_temp
         .await;
     world.settle().await;
     assert_eq!(world.ready().await, 2);
-    let errors = world
-        .get::<PodClique>("w-0-a")
-        .await
-        .status
-        .expect("a status")
-        .last_errors;
+    let errors = world.clique_status("w-0-a").await.last_errors;
     assert!(errors.is_empty(), "a clean pass clears old errors: {errors:?}");
 }
 
@@ -334,18 +294,11 @@ async fn pain_kueue_11372_everything_converges_though_much_fails() {
     world.set_image(&["pc-a", "pc-b"], "two").await;
     tokio::time::sleep(Duration::from_secs(120)).await;
     world.cluster.faults().clear();
-    world
-        .eventually("the update ends", async |world| {
-            let status = world.get::<PodCliqueSet>("w").await.status.unwrap_or_default();
-            status
-                .update_progress
-                .is_some_and(|progress| progress.update_ended_at.is_some())
-        })
-        .await;
+    world.update_ends().await;
     world.settle().await;
     assert_eq!(world.ready().await, 10);
     world.all_run("w-0-pc-a", "two").await;
-    let status = world.get::<PodCliqueSet>("w").await.status.expect("a status");
+    let status = world.set_status("w").await;
     assert_eq!((status.updated_replicas, status.last_errors.len()), (1, 0));
     world.replay(0, |scene| assert!(scene.of("w-0-pc-a").count() <= 2));
 }

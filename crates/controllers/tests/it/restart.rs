@@ -74,7 +74,7 @@ async fn pain_lws_1016_an_operator_that_hashes_otherwise_replaces_no_pod() {
     world.start_operator();
     world.pass(600).await;
     assert_eq!(world.uids_of("w").await, before);
-    let status = world.get::<PodCliqueSet>("w").await.status.expect("a status");
+    let status = world.set_status("w").await;
     assert!(status.update_progress.is_none(), "{:?}", status.update_progress);
 
     let kept = world.uids_of("w-0-sg-x").await;

@@ -52,7 +52,7 @@ async fn ru07_one_pod_at_a_time_one_replica_at_a_time() {
     world.all_run("w-0-pc-a", "two").await;
     world.all_run("w-1-pc-a", "two").await;
     assert_eq!(world.uids_of("w-0-sg-x").await, others, "what did not change stays");
-    let status = world.get::<PodCliqueSet>("w").await.status.expect("a status");
+    let status = world.set_status("w").await;
     assert_eq!((status.updated_replicas, status.available_replicas), (2, 2));
     let progress = progress(&world).await;
     let counted = (progress.updated_pod_cliques_count, progress.total_pod_cliques_count);

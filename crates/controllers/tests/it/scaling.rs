@@ -105,7 +105,7 @@ async fn an_edit_of_the_template_reaches_what_no_autoscaler_owns() {
         before.is_subset(&world.uids_of("w-0").await),
         "scaling replaces nothing"
     );
-    let status = world.get::<PodCliqueSet>("w").await.status.expect("a status");
+    let status = world.set_status("w").await;
     assert!(status.update_progress.is_none(), "and is no update");
 }
 
@@ -132,7 +132,7 @@ async fn scale_to_zero_and_back() {
     world.scale::<PodClique>("w-0-pc-a", 2).await;
     world.settle().await;
     assert_eq!(world.ready().await, 10);
-    let status = world.get::<PodCliqueSet>("w").await.status.expect("a status");
+    let status = world.set_status("w").await;
     assert_eq!(status.available_replicas, 1);
 }
 

@@ -1,14 +1,14 @@
 //! What people read when a set does not run: why, in words, where they look.
 
+use grove_api::PodGang;
 use grove_api::conditions::podcliqueset::READY;
-use grove_api::{PodCliqueSet, PodGang};
 use k8s_openapi::api::events::v1::Event;
 
 use crate::support::World;
 use crate::support::workloads::{Minimum, Order, simple, workload};
 
 async fn why_not_ready(world: &World) -> String {
-    let status = world.get::<PodCliqueSet>("w").await.status.expect("a status");
+    let status = world.set_status("w").await;
     let mut ready = status.conditions.iter().filter(|condition| condition.type_ == READY);
     let ready = ready.next().expect("a condition");
     assert_eq!(ready.status, "False");

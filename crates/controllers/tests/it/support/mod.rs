@@ -12,7 +12,9 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use grove_api::config::{self, OperatorConfiguration, Overrides};
-use grove_api::{ClusterTopology, PodClique, PodCliqueScalingGroup, PodCliqueSet, PodGang, crds};
+use grove_api::{
+    ClusterTopology, PodClique, PodCliqueScalingGroup, PodCliqueSet, PodCliqueSetStatus, PodCliqueStatus, PodGang, crds,
+};
 use grove_controllers::{Operator, Settings, StartError};
 use grove_simcluster::{Cluster, FleetOptions, NodeSpec, User};
 use k8s_openapi::NamespaceResourceScope;
@@ -277,6 +279,23 @@ impl World {
             .get(name)
             .await
             .unwrap_or_else(|error| panic!("{name}: {error}"))
+    }
+
+    pub(crate) async fn set_status(&self, name: &str) -> PodCliqueSetStatus {
+        self.get::<PodCliqueSet>(name).await.status.expect("a status")
+    }
+
+    pub(crate) async fn clique_status(&self, name: &str) -> PodCliqueStatus {
+        self.get::<PodClique>(name).await.status.expect("a status")
+    }
+
+    /// Waits until an update of the set `w` has ended.
+    pub(crate) async fn update_ends(&self) {
+        self.eventually("the update ends", async |world| {
+            let progress = world.set_status("w").await.update_progress;
+            progress.is_some_and(|progress| progress.update_ended_at.is_some())
+        })
+        .await;
     }
 
     pub(crate) async fn delete<K: Kind>(&self, name: &str) {
