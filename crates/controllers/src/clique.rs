@@ -154,12 +154,8 @@ impl Seen {
         if create.is_empty() {
             return vec![];
         }
-        if shell.is_refused(&self.clique, hash) {
-            let errors = self.clique.status.iter().flat_map(|status| &status.last_errors);
-            let refused = errors.filter(|error| error.code == CREATE_POD_ERROR);
-            return refused
-                .map(|error| WriteError::Refused(error.description.clone()))
-                .collect();
+        if let Some(words) = shell.refusal(&self.clique, hash) {
+            return words.into_iter().map(WriteError::Refused).collect();
         }
         let image = &shell.settings.wait_image;
         let made: Vec<_> = create
@@ -171,7 +167,7 @@ impl Seen {
         let mut made = made.into_iter();
         let first = in_parallel(made.by_ref().take(1).collect(), |pod| self.create_pod(shell, pod)).await;
         if first.iter().any(|error| matches!(error, WriteError::Refused(_))) {
-            shell.refuse(&self.clique, hash);
+            shell.refuse(&self.clique, hash, first.iter().map(WriteError::to_string).collect());
             return first;
         }
         let mut errors = in_parallel(made.collect(), |pod| self.create_pod(shell, pod)).await;

@@ -76,6 +76,14 @@ pub(crate) struct Facts {
     pub(crate) claim_templates: ClaimTemplates,
 }
 
+/// That the API server will not have the pods of a clique with this UID and template hash, however often it is asked.
+#[derive(Debug)]
+struct Refusal {
+    uid: String,
+    hash: String,
+    words: Vec<String>,
+}
+
 #[derive(Debug, Default)]
 struct Memory {
     facts: BTreeMap<ObjectKey, Arc<Facts>>,
@@ -83,8 +91,8 @@ struct Memory {
     failures: BTreeMap<Key, Vec<Failure>>,
     /// When a status that has changed is written.
     status_due: BTreeMap<Key, Instant>,
-    /// UID and template hash of cliques whose pods the API server refuses for good.
-    refused: BTreeMap<ObjectKey, (String, String)>,
+    /// Cliques whose pods the API server refuses for good.
+    refused: BTreeMap<ObjectKey, Refusal>,
 }
 
 pub(crate) struct Shell {
@@ -195,15 +203,21 @@ impl Shell {
         all
     }
 
-    pub(crate) fn is_refused(&self, clique: &PodClique, hash: &str) -> bool {
+    /// The words with which the API server refused pods of this template before.
+    pub(crate) fn refusal(&self, clique: &PodClique, hash: &str) -> Option<Vec<String>> {
         let memory = self.memory();
         let refused = memory.refused.get(&ObjectKey::of(&clique.metadata));
-        refused.is_some_and(|(of, refused)| of == uid(clique) && refused == hash)
+        let refused = refused.filter(|refused| refused.uid == uid(clique) && refused.hash == hash);
+        refused.map(|refused| refused.words.clone())
     }
 
-    pub(crate) fn refuse(&self, clique: &PodClique, hash: &str) {
-        let refused = (uid(clique).to_owned(), hash.to_owned());
-        self.memory().refused.insert(ObjectKey::of(&clique.metadata), refused);
+    pub(crate) fn refuse(&self, clique: &PodClique, hash: &str, words: Vec<String>) {
+        let refusal = Refusal {
+            uid: uid(clique).to_owned(),
+            hash: hash.to_owned(),
+            words,
+        };
+        self.memory().refused.insert(ObjectKey::of(&clique.metadata), refusal);
     }
 
     /// How long a status that has changed still waits; none if it is written now.

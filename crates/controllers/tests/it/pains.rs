@@ -215,6 +215,14 @@ async fn pain_grove_286_a_refused_pod_is_told_once_and_tried_again_when_the_temp
     let errors = world.clique_status("w-0-a").await.last_errors;
     assert!(errors.iter().any(|error| error.code == "ERR_CREATE_POD"), "{errors:?}");
     assert!(errors[0].description.contains("spec.containers[0].name"), "{errors:?}");
+    let conditions = world.set_status("w").await.conditions;
+    let ready = conditions.iter().find(|condition| condition.type_ == "Ready");
+    let said = ready.map(|ready| ready.message.as_str()).unwrap_or_default();
+    let expected = "0 of 1 replicas are available; replica 0: PodClique w-0-a cannot make its pods: ";
+    assert!(
+        said.starts_with(expected) && said.contains("spec.containers[0].name"),
+        "{said}"
+    );
     let asked = || world.operator_requests().of_kind("", "pods").count();
     let before = asked();
     world.pass(3_600).await;
@@ -240,6 +248,26 @@ async fn pain_grove_286_a_refused_pod_is_told_once_and_tried_again_when_the_temp
     assert_eq!(world.ready().await, 2);
     let errors = world.clique_status("w-0-a").await.last_errors;
     assert!(errors.is_empty(), "a clean pass clears old errors: {errors:?}");
+}
+
+/// The same while the write of the status that tells of it is lost: the refusal is not forgotten.
+#[tokio::test(start_paused = true)]
+async fn pain_grove_286_a_refusal_is_told_though_the_first_word_of_it_is_lost() {
+    let world = World::with_places(10).await;
+    let status = Match::any()
+        .user(OPERATOR)
+        .resource("grove.io", "podcliques")
+        .subresource("status");
+    world
+        .cluster
+        .faults()
+        .script([Rule::request(status.verb(Verb::Patch), RequestFault::Conflict).times(3)]);
+    let mut set: PodCliqueSet = serde_saphyr::from_str(&simple("w", 1, 2)).expect("a set");
+    set.spec.template.cliques[0].spec.pod_spec.containers[0].name = "Main".into();
+    world.create(&set).await;
+    world.settle().await;
+    let errors = world.clique_status("w-0-a").await.last_errors;
+    assert_eq!(errors.len(), 1, "{errors:?}");
 }
 
 /// Steps of note are told once each: an update that begins and ends, a gang that is recycled.

@@ -17,6 +17,7 @@ use crate::availability::{group_minimum, groups_of, is_available, is_group_avail
 use crate::availability::{minimum, standalone_of};
 use crate::conditions::{self, Finding, Status};
 use crate::expand::Expansion;
+use crate::gang::CREATE_POD_ERROR;
 use crate::meta::{base_labels, selector, uid};
 use crate::names::{index_label, is_owned_by};
 use crate::update::SetUpdate;
@@ -50,7 +51,10 @@ pub fn set_status(
         current_generation_hash: Some(update.generation_hash.clone()),
         update_progress: update.progress.clone(),
     };
-    let why = |replica| why_unplaced(gangs, set, replica).unwrap_or_else(|| why_unavailable(expansion, replica));
+    let why = |replica| {
+        let why = why_without_pods(expansion, replica).or_else(|| why_unplaced(gangs, set, replica));
+        why.unwrap_or_else(|| why_unavailable(expansion, replica))
+    };
     put_conditions(&mut status.conditions, expansion, (&available, update), &why, now);
     status
 }
@@ -123,6 +127,21 @@ fn put_conditions(
         message,
     };
     conditions::put(conditions, progressing, generation, now);
+}
+
+/// Why a clique of a replica lacks pods that it should have, in the words of the API server, which name the field.
+fn why_without_pods(expansion: &Expansion<'_>, replica: i32) -> Option<String> {
+    let cliques = expansion.live.cliques();
+    let mut its = cliques.filter(|clique| index_label(&clique.metadata, PCS_REPLICA_INDEX) == Some(replica));
+    its.find_map(|clique| {
+        let mut errors = clique.status.iter().flat_map(|status| &status.last_errors);
+        let refused = errors.find(|error| error.code == CREATE_POD_ERROR)?;
+        let name = clique.name_any();
+        Some(format!(
+            "PodClique {name} cannot make its pods: {}",
+            refused.description
+        ))
+    })
 }
 
 /// Why a gang of a replica that should be placed is not, in the words of whoever places or tells of its pods.
