@@ -2,14 +2,14 @@
 //!
 //! ClusterTopologies and TopologyDomains are served alike. Which topology a set uses, and what its gangs become, is
 //! decided where sets and gangs are looked at; a change of a topology sends for them. A ClusterTopologyBinding is
-//! somebody else's: it is read there, and never written.
+//! somebody else's: it is read there, and never written; only that another kind hides it is told.
 
 pub(crate) mod backend;
 
 use grove_api::conditions::topology::READY;
 use grove_api::topology::TopologyStatus;
 use grove_api::{ClusterTopology, PodCliqueSet, TopologyDomain, labels};
-use grove_runtime::{ObjectKey, Outcome};
+use grove_runtime::{Notice, ObjectKey, Outcome};
 use grove_topology::conditions::{BackendReport, updated_topology_status};
 use grove_topology::usage::{FinalizerStep, Usage, cluster_topology_finalizer, topology_domain_finalizer};
 use grove_topology::{Topology, TopologyKind, resolve};
@@ -69,10 +69,31 @@ impl Holder for TopologyDomain {
 
 pub(crate) async fn look(shell: &Shell, kind: TopologyKind, name: &str) -> Outcome {
     match kind {
-        TopologyKind::ClusterTopology => look_at::<ClusterTopology>(shell, name).await,
+        TopologyKind::ClusterTopology => {
+            shell.tell(hidden_binding(&shell.view, name));
+            look_at::<ClusterTopology>(shell, name).await
+        }
         TopologyKind::TopologyDomain => look_at::<TopologyDomain>(shell, name).await,
-        TopologyKind::ClusterTopologyBinding => Outcome::Settled,
+        TopologyKind::ClusterTopologyBinding => {
+            shell.tell(hidden_binding(&shell.view, name));
+            Outcome::Settled
+        }
     }
+}
+
+/// That a ClusterTopology of the same name is used instead of a ClusterTopologyBinding: its author would not guess it.
+fn hidden_binding(view: &View, name: &str) -> Option<Notice> {
+    let key = ObjectKey::new("", name);
+    let binding = view.topology_bindings.get(&key)?;
+    view.cluster_topologies.get(&key)?;
+    Some(Notice {
+        about: binding.object_ref(&()),
+        is_warning: true,
+        reason: "Hidden".to_owned(),
+        action: "Resolve",
+        note: format!("ClusterTopology '{name}' has the same name and is used instead; rename one of the two"),
+        occasion: None,
+    })
 }
 
 async fn look_at<V: Holder>(shell: &Shell, name: &str) -> Outcome {

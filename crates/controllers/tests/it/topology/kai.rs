@@ -150,8 +150,9 @@ async fn a_gang_is_scheduled_once_its_pods_are() {
         .await;
 }
 
+/// KAI #1124: an API that was not there left all pods pending without a word.
 #[tokio::test(start_paused = true)]
-async fn a_missing_queue_or_api_is_told_and_repaired() {
+async fn pain_kai_1124_a_missing_queue_or_api_is_told_and_repaired() {
     let mut world = World::without_operator(1, [NodeSpec::new("n0")]).await;
     world.launch(&placed_by_kai(&["rack", "host"])).await.unwrap();
     world.try_create(&set("w", (1, 1), packed("rack"))).await.unwrap();
