@@ -6,6 +6,7 @@ mod support;
 
 mod creation;
 mod deletion;
+mod drift;
 mod gang_scheduling;
 mod gang_termination;
 mod killed;
