@@ -6,23 +6,78 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use grove_api::{PodCliqueSet, labels};
+use grove_api::{PodClique, PodCliqueSet, labels};
 use grove_simcluster::fault::Moment;
+use grove_simcluster::server::Intent;
 use grove_simcluster::store::EventKind;
 use jiff::Timestamp;
 use serde_json::{Value, json};
+use tokio::sync::oneshot::Receiver;
 
 use crate::support::workloads::simple;
 use crate::support::{OPERATOR, World, is_exhaustive};
 
+/// More than any story needs.
+const PLACES: usize = 6;
 const MOMENTS: [Moment; 3] = [Moment::BeforeWrite, Moment::BeforeReply, Moment::AfterReply];
 
-/// What the user does while the operator dies.
+/// What happens while the operator dies.
+#[derive(Clone, Copy, PartialEq)]
+enum Deed {
+    /// The set is created.
+    Create,
+    /// It runs, and its first clique gets another image.
+    Update,
+    /// It runs, and loses a replica, while the clique of the other gets a pod more.
+    Scale,
+    /// It runs, loses a pod and all room, and is recycled; then there is room again.
+    Lose,
+    /// It runs, and is deleted.
+    Delete,
+}
+
+impl Deed {
+    /// What the names of pods that it may replace, make or remove begin with.
+    fn concerns(self) -> &'static [&'static str] {
+        match self {
+            Self::Create | Self::Lose | Self::Delete => &["w-"],
+            Self::Update => &["w-0-a-"],
+            Self::Scale => &["w-0-a-", "w-1-"],
+        }
+    }
+
+    async fn happen(self, world: &World, manifest: &str) {
+        match self {
+            Self::Create => drop(world.create_set(manifest).await),
+            Self::Update => world.set_image(&["a"], "two").await,
+            Self::Scale => {
+                world.scale::<PodCliqueSet>("w", 1).await;
+                world.scale::<PodClique>("w-0-a", 3).await;
+            }
+            Self::Lose => {
+                world.cordon_all(true).await;
+                world.lose_pod("w-0-a").await;
+            }
+            Self::Delete => world.delete::<PodCliqueSet>("w").await,
+        }
+    }
+
+    /// Waits until all of it has happened.
+    async fn end(self, world: &World) {
+        if self == Self::Lose {
+            // Longer than what is below its minimum is left alone.
+            world.pass(60).await;
+            world.cordon_all(false).await;
+        }
+        world.settle().await;
+    }
+}
+
+/// A set, what happens to it, and how many pods run in the end.
 struct Story {
     manifest: String,
+    deed: Deed,
     pods: usize,
-    /// None: the set is created. Otherwise it runs, and these cliques get another image.
-    update: Option<&'static [&'static str]>,
 }
 
 /// Everything that there is in the end, without what differs from run to run, and what happened to pods on the way.
@@ -38,7 +93,7 @@ impl Story {
     /// Plays it once, from nothing to nothing. None if the operator did not live to send the write at which it dies.
     async fn play(&self, world: &mut World, death: Option<(u64, Moment)>) -> Option<End> {
         let begin = world.revision();
-        if self.update.is_some() {
+        if self.deed != Deed::Create {
             world.create_set(&self.manifest).await;
             world.settle().await;
         }
@@ -47,26 +102,13 @@ impl Story {
             let faults = world.cluster.faults();
             death.map(|(write, moment)| faults.kill(OPERATOR, write, moment))
         });
-        match self.update {
-            Some(cliques) => world.set_image(cliques, "two").await,
-            None => drop(world.create_set(&self.manifest).await),
-        }
+        self.deed.happen(world, &self.manifest).await;
         let died = match told {
             None => {
-                world.settle().await;
+                self.deed.end(world).await;
                 true
             }
-            Some(told) => {
-                let died = tokio::select! {
-                    died = told => died.is_ok(),
-                    () = world.settle() => false,
-                };
-                world.cluster.faults().clear();
-                world.crash_operator().await;
-                world.start_operator();
-                world.settle().await;
-                died
-            }
+            Some(told) => self.end_with_another(world, told).await,
         };
         assert_eq!(world.ready().await, self.pods, "{death:?}");
         let now = self.untouched(world).await;
@@ -76,27 +118,40 @@ impl Story {
         );
         let end = End::of(world, begin, writes);
 
-        world.delete::<PodCliqueSet>("w").await;
-        world.settle().await;
+        if self.deed != Deed::Delete {
+            world.delete::<PodCliqueSet>("w").await;
+            world.settle().await;
+        }
         let left: Vec<_> = world.remaining(begin).into_keys().collect();
         assert!(left.is_empty(), "{death:?}: left behind: {left:?}");
         died.then_some(end)
     }
 
-    /// UIDs of the pods of cliques that the story does not change.
-    async fn untouched(&self, world: &World) -> BTreeSet<String> {
-        let Some(changed) = self.update else {
-            return BTreeSet::new();
+    /// Another operator goes on; whether the first one died.
+    async fn end_with_another(&self, world: &mut World, told: Receiver<Intent>) -> bool {
+        let died = tokio::select! {
+            died = told => died.is_ok(),
+            () = self.deed.end(world) => false,
         };
-        let is_changed = |pod: &String| changed.iter().any(|clique| pod.starts_with(&format!("w-0-{clique}-")));
+        world.cluster.faults().clear();
+        world.crash_operator().await;
+        world.start_operator();
+        self.deed.end(world).await;
+        died
+    }
+
+    /// UIDs of the pods that the story does not concern.
+    async fn untouched(&self, world: &World) -> BTreeSet<String> {
+        let concerned = self.deed.concerns();
+        let is_concerned = |pod: &String| concerned.iter().any(|beginning| pod.starts_with(beginning));
         let pods = world.list::<k8s_openapi::api::core::v1::Pod>().await.into_iter();
-        let others = pods.filter(|(name, _)| !is_changed(name));
+        let others = pods.filter(|(name, _)| !is_concerned(name));
         others.filter_map(|(_, pod)| pod.metadata.uid).collect()
     }
 
     /// Plays it with a death at every write.
     async fn survives_every_death(&self) {
-        let mut world = World::with_places(self.pods + 1).await;
+        let mut world = World::with_places(PLACES).await;
         let lived = self.play(&mut world, None).await.expect("nobody dies");
         let mut deaths = 0;
         for write in 1.. {
@@ -218,33 +273,37 @@ fn with_group() -> String {
     format!("{}{member}", simple("w", 1, 2))
 }
 
+async fn killed_at_any_write(manifest: String, deed: Deed, pods: usize) {
+    Story { manifest, deed, pods }.survives_every_death().await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn killed_at_any_write_of_a_creation() {
-    let story = Story {
-        manifest: simple("w", 1, 3),
-        pods: 3,
-        update: None,
-    };
-    story.survives_every_death().await;
+    killed_at_any_write(simple("w", 1, 3), Deed::Create, 3).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn killed_at_any_write_of_an_ordered_start_with_a_scaling_group() {
     let ordered = "template:\n    cliqueStartupType: CliqueStartupTypeInOrder\n";
-    let story = Story {
-        manifest: with_group().replace("template:\n", ordered),
-        pods: 4,
-        update: None,
-    };
-    story.survives_every_death().await;
+    killed_at_any_write(with_group().replace("template:\n", ordered), Deed::Create, 4).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn killed_at_any_write_of_a_rolling_update() {
-    let story = Story {
-        manifest: with_group(),
-        pods: 4,
-        update: Some(&["a"]),
-    };
-    story.survives_every_death().await;
+    killed_at_any_write(with_group(), Deed::Update, 4).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn killed_at_any_write_of_a_scaling() {
+    killed_at_any_write(simple("w", 2, 2), Deed::Scale, 3).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn killed_at_any_write_of_a_gang_termination() {
+    killed_at_any_write(with_group(), Deed::Lose, 4).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn killed_at_any_write_of_a_deletion() {
+    killed_at_any_write(with_group(), Deed::Delete, 0).await;
 }
