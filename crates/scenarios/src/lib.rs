@@ -22,8 +22,9 @@ mod workloads;
 
 pub use look::{Keys, Look, keys, keys_of, node_labels, refusal};
 pub use manifests::{
-    BLOCK, DEFAULT, HOST, NUMA, OFF, RACK, clique, kai_definition, levels, on, packed, placed_by_kai,
-    pod_group_definition, set, topology_definition, with_kai, with_policies,
+    BLOCK, DEFAULT, HOST, NUMA, OFF, RACK, SHARED, claim_counts, claims_by_owner, clique, compute_domain_definition,
+    kai_definition, levels, on, packed, placed_by_kai, pod_group_definition, set, three_scopes, topology_definition,
+    with_kai, with_policies,
 };
 pub use stage::Stage;
 

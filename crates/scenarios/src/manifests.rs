@@ -1,6 +1,10 @@
 //! Configurations and objects, as people write them.
 
+use std::collections::BTreeMap;
+
 use grove_api::PodCliqueSet;
+use k8s_openapi::api::resource::v1::ResourceClaim;
+use kube::ResourceExt;
 use serde_json::{Value, json};
 
 pub const RACK: &str = "topology.kubernetes.io/rack";
@@ -81,6 +85,18 @@ pub fn on(topology: &str, word: &str) -> Value {
     template
 }
 
+/// The template of a set whose clique is a member of a scaling group, with a constraint at each scope.
+pub fn three_scopes([replica, group, member]: [&str; 3]) -> Value {
+    let mut member_clique = clique("a", 1);
+    member_clique["topologyConstraint"] = json!({"packDomain": member});
+    json!({
+        "topologyConstraint": {"packDomain": replica},
+        "cliques": [member_clique],
+        "podCliqueScalingGroups": [{"name": "g", "cliqueNames": ["a"], "replicas": 2, "minAvailable": 1,
+                                    "topologyConstraint": {"packDomain": group}}],
+    })
+}
+
 /// The definition of another scheduler's Topology, whose levels cannot be changed.
 pub fn topology_definition(group: &str, versions: &[&str]) -> Value {
     let label = json!({"type": "string", "maxLength": 316});
@@ -110,4 +126,89 @@ pub fn pod_group_definition() -> Value {
         "scope": "Namespaced",
         "names": {"kind": "PodGroup", "plural": "podgroups", "singular": "podgroup", "listKind": "PodGroupList"},
         "versions": [{"name": "v2alpha2", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}}]}})
+}
+
+/// The definition of NVIDIA's ComputeDomain, as far as it matters here: a spec that cannot be changed, a default, a status
+/// of its own.
+pub fn compute_domain_definition() -> Value {
+    let mode = json!({"type": "string", "default": "Single"});
+    let template = json!({"type": "object", "properties": {"name": {"type": "string"}}});
+    let channel = json!({"type": "object", "properties": {"resourceClaimTemplate": template, "allocationMode": mode}});
+    let spec = json!({
+        "type": "object", "properties": {"numNodes": {"type": "integer"}, "channel": channel},
+        "x-kubernetes-validations": [{"rule": "self == oldSelf", "message": "A computeDomain.spec is immutable"}],
+    });
+    let version = json!({
+        "name": "v1beta1", "served": true, "storage": true, "subresources": {"status": {}},
+        "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": spec}}},
+    });
+    json!({
+        "metadata": {"name": "computedomains.resource.nvidia.com"},
+        "spec": {
+            "group": "resource.nvidia.com", "scope": "Namespaced", "versions": [version],
+            "names": {"kind": "ComputeDomain", "plural": "computedomains", "singular": "computedomain",
+                      "listKind": "ComputeDomainList"},
+        },
+    })
+}
+
+/// A set whose every level shares claims: one for all of it and one for each of its replicas or pods.
+pub const SHARED: &str = r#"
+apiVersion: grove.io/v1alpha1
+kind: PodCliqueSet
+metadata: {name: w}
+spec:
+  replicas: 1
+  template:
+    terminationDelay: 10s
+    resourceClaimTemplates:
+    - name: fabric
+      templateSpec:
+        spec: {devices: {requests: [{name: d, exactly: {deviceClassName: fabric.example}}]}}
+    resourceSharing:
+    - {name: fabric, scope: AllReplicas}
+    - {name: fabric, scope: PerReplica}
+    cliques:
+    - name: solo
+      resourceSharing: [{name: fabric, scope: AllReplicas}, {name: fabric, scope: PerReplica}]
+      spec:
+        roleName: solo
+        replicas: 2
+        minAvailable: 1
+        podSpec: {containers: [{name: main, image: one}]}
+    - name: member
+      spec:
+        roleName: member
+        replicas: 1
+        minAvailable: 1
+        podSpec: {containers: [{name: main, image: one}]}
+    podCliqueScalingGroups:
+    - name: sg
+      cliqueNames: [member]
+      replicas: 2
+      minAvailable: 1
+      resourceSharing: [{name: fabric, scope: AllReplicas}, {name: fabric, scope: PerReplica}]
+"#;
+
+/// How many claims each kind of owner has; those on their way out do not count.
+pub fn claims_by_owner<'a>(claims: impl IntoIterator<Item = &'a ResourceClaim>) -> BTreeMap<String, usize> {
+    let mut owners = BTreeMap::new();
+    let staying = |claim: &&ResourceClaim| claim.metadata.deletion_timestamp.is_none();
+    for claim in claims.into_iter().filter(staying) {
+        let owner = claim.owner_references().first();
+        let kind = owner.map_or("nobody", |owner| owner.kind.as_str());
+        *owners.entry(kind.to_owned()).or_default() += 1;
+    }
+    owners
+}
+
+/// So many claims of the set, of its groups and of its cliques.
+pub fn claim_counts(set: usize, group: usize, clique: usize) -> BTreeMap<String, usize> {
+    let named = [
+        ("PodCliqueSet", set),
+        ("PodCliqueScalingGroup", group),
+        ("PodClique", clique),
+    ];
+    let named = named.into_iter().filter(|(_, count)| *count > 0);
+    named.map(|(kind, count)| (kind.to_owned(), count)).collect()
 }

@@ -3,10 +3,10 @@
 use grove_api::{PodClique, PodGang};
 use kube::ResourceExt;
 use kube::api::{Patch, PatchParams};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::look::{Look, keys, keys_of, refusal};
-use crate::manifests::{DEFAULT, HOST, NUMA, OFF, RACK, clique, levels, packed, set, with_policies};
+use crate::manifests::{DEFAULT, HOST, NUMA, OFF, RACK, levels, packed, set, three_scopes, with_policies};
 use crate::stage::Stage;
 
 const RACK_AND_HOST: [&str; 2] = ["rack", "host"];
@@ -49,18 +49,6 @@ pub async fn e2e_top_08_pod_clique_set_with_host_level_constraint(stage: &mut im
     stage.launch(&levels(&RACK_AND_HOST)).await;
     stage.try_create(&set("w", (2, 3), packed("host"))).await.unwrap();
     all_demand(&running(stage, 6).await, 2, (HOST, HOST));
-}
-
-/// A set whose clique is a member of a scaling group, with a constraint at each scope.
-fn three_scopes([replica, group, member]: [&str; 3]) -> Value {
-    let mut member_clique = clique("a", 1);
-    member_clique["topologyConstraint"] = json!({"packDomain": member});
-    json!({
-        "topologyConstraint": {"packDomain": replica},
-        "cliques": [member_clique],
-        "podCliqueScalingGroups": [{"name": "g", "cliqueNames": ["a"], "replicas": 2, "minAvailable": 1,
-                                    "topologyConstraint": {"packDomain": group}}],
-    })
 }
 
 // shows: V3-209, V3-69, V3-70, G244-70

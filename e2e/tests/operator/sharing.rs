@@ -4,64 +4,13 @@ use std::collections::BTreeMap;
 
 use anyhow::Result;
 use grove_api::{PodClique, PodCliqueSet};
+use grove_scenarios::{SHARED, claim_counts, claims_by_owner};
 use k8s_openapi::api::resource::v1::ResourceClaim;
-use kube::ResourceExt;
 
 use crate::support::Place;
 
-const SHARED: &str = r#"
-apiVersion: grove.io/v1alpha1
-kind: PodCliqueSet
-metadata: {name: w}
-spec:
-  replicas: 1
-  template:
-    resourceClaimTemplates:
-    - name: fabric
-      templateSpec:
-        spec: {devices: {requests: [{name: d, exactly: {deviceClassName: fabric.example}}]}}
-    resourceSharing:
-    - {name: fabric, scope: AllReplicas}
-    - {name: fabric, scope: PerReplica}
-    cliques:
-    - name: solo
-      resourceSharing: [{name: fabric, scope: AllReplicas}, {name: fabric, scope: PerReplica}]
-      spec:
-        roleName: solo
-        replicas: 2
-        minAvailable: 1
-        podSpec: {containers: [{name: main, image: one}]}
-    - name: member
-      spec:
-        roleName: member
-        replicas: 1
-        minAvailable: 1
-        podSpec: {containers: [{name: main, image: one}]}
-    podCliqueScalingGroups:
-    - name: sg
-      cliqueNames: [member]
-      replicas: 2
-      minAvailable: 1
-      resourceSharing: [{name: fabric, scope: AllReplicas}, {name: fabric, scope: PerReplica}]
-"#;
-
-/// How many claims each kind of owner has; those on their way out do not count.
 async fn claims(place: &Place) -> Result<BTreeMap<String, usize>> {
-    let mut owners = BTreeMap::new();
-    let found = place.list::<ResourceClaim>().await?;
-    for claim in found.iter().filter(|claim| claim.metadata.deletion_timestamp.is_none()) {
-        *owners.entry(claim.owner_references()[0].kind.clone()).or_default() += 1;
-    }
-    Ok(owners)
-}
-
-fn counts(set: usize, group: usize, clique: usize) -> BTreeMap<String, usize> {
-    let named = [
-        ("PodCliqueSet", set),
-        ("PodCliqueScalingGroup", group),
-        ("PodClique", clique),
-    ];
-    named.map(|(kind, count)| (kind.to_owned(), count)).into()
+    Ok(claims_by_owner(&place.list::<ResourceClaim>().await?))
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -71,13 +20,13 @@ async fn rs1_claims_follow_the_scale_and_go_with_their_owner() -> Result<()> {
     // One for all and one for each: of one replica, of two group replicas, of two pods.
     place
         .until("the claims to be made", async |place| {
-            Ok(claims(place).await? == counts(2, 3, 3))
+            Ok(claims(place).await? == claim_counts(2, 3, 3))
         })
         .await?;
     place.scale::<PodClique>("w-0-solo", 1).await?;
     place
         .until("the claim of the pod to go", async |place| {
-            Ok(claims(place).await? == counts(2, 3, 2))
+            Ok(claims(place).await? == claim_counts(2, 3, 2))
         })
         .await?;
     place.delete::<PodCliqueSet>("w").await?;

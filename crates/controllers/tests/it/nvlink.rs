@@ -4,45 +4,19 @@
 use std::collections::BTreeMap;
 
 use grove_api::{ComputeDomain, PodCliqueSet, labels};
-use grove_scenarios::refusal;
+use grove_scenarios::{Look as _, compute_domain_definition, refusal};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::events::v1::Event;
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::ResourceExt;
-use kube::api::{Api, Patch, PatchParams, PostParams};
+use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
 use crate::support::World;
 
 const GROUP: &str = "grove.io/mnnvl-group";
 
-/// The driver's definition, as far as it matters here: a spec that cannot be changed, a default, a status of its own.
-fn definition() -> CustomResourceDefinition {
-    let mode = json!({"type": "string", "default": "Single"});
-    let template = json!({"type": "object", "properties": {"name": {"type": "string"}}});
-    let channel = json!({"type": "object", "properties": {"resourceClaimTemplate": template, "allocationMode": mode}});
-    let spec = json!({
-        "type": "object", "properties": {"numNodes": {"type": "integer"}, "channel": channel},
-        "x-kubernetes-validations": [{"rule": "self == oldSelf", "message": "A computeDomain.spec is immutable"}],
-    });
-    let version = json!({
-        "name": "v1beta1", "served": true, "storage": true, "subresources": {"status": {}},
-        "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": spec}}},
-    });
-    let definition = json!({
-        "metadata": {"name": "computedomains.resource.nvidia.com"},
-        "spec": {
-            "group": "resource.nvidia.com", "scope": "Namespaced", "versions": [version],
-            "names": {"kind": "ComputeDomain", "plural": "computedomains", "singular": "computedomain"},
-        },
-    });
-    serde_json::from_value(definition).expect("a definition")
-}
-
 async fn install_driver(world: &World) {
-    let api = Api::<CustomResourceDefinition>::all(world.client.clone());
-    let made = api.create(&PostParams::default(), &definition()).await;
-    made.expect("a definition that is taken");
+    world.install(compute_domain_definition()).await;
     world
         .eventually("ComputeDomains are served", async |world| {
             world.all::<ComputeDomain>().list(&Default::default()).await.is_ok()

@@ -3,66 +3,15 @@
 use std::collections::BTreeMap;
 
 use grove_api::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
+use grove_scenarios::{SHARED, claim_counts, claims_by_owner};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::resource::v1::ResourceClaim;
 use kube::ResourceExt;
 
 use crate::support::World;
 
-const SHARED: &str = r#"
-apiVersion: grove.io/v1alpha1
-kind: PodCliqueSet
-metadata: {name: w}
-spec:
-  replicas: 1
-  template:
-    terminationDelay: 10s
-    resourceClaimTemplates:
-    - name: fabric
-      templateSpec:
-        spec: {devices: {requests: [{name: d, exactly: {deviceClassName: fabric.example}}]}}
-    resourceSharing:
-    - {name: fabric, scope: AllReplicas}
-    - {name: fabric, scope: PerReplica}
-    cliques:
-    - name: solo
-      resourceSharing: [{name: fabric, scope: AllReplicas}, {name: fabric, scope: PerReplica}]
-      spec:
-        roleName: solo
-        replicas: 2
-        minAvailable: 1
-        podSpec: {containers: [{name: main, image: one}]}
-    - name: member
-      spec:
-        roleName: member
-        replicas: 1
-        minAvailable: 1
-        podSpec: {containers: [{name: main, image: one}]}
-    podCliqueScalingGroups:
-    - name: sg
-      cliqueNames: [member]
-      replicas: 2
-      minAvailable: 1
-      resourceSharing: [{name: fabric, scope: AllReplicas}, {name: fabric, scope: PerReplica}]
-"#;
-
-/// How many claims each kind of owner has.
 async fn claims(world: &World) -> BTreeMap<String, usize> {
-    let mut owners = BTreeMap::new();
-    for claim in world.list::<ResourceClaim>().await.values() {
-        *owners.entry(claim.owner_references()[0].kind.clone()).or_default() += 1;
-    }
-    owners
-}
-
-fn counts(set: usize, group: usize, clique: usize) -> BTreeMap<String, usize> {
-    let named = [
-        ("PodCliqueSet", set),
-        ("PodCliqueScalingGroup", group),
-        ("PodClique", clique),
-    ];
-    let named = named.into_iter().filter(|(_, count)| *count > 0);
-    named.map(|(kind, count)| (kind.to_owned(), count)).collect()
+    claims_by_owner(world.list::<ResourceClaim>().await.values())
 }
 
 #[tokio::test(start_paused = true)]
@@ -72,21 +21,21 @@ async fn rs1_claims_follow_the_scale_of_the_level_that_declares_them() {
     world.settle().await;
     assert_eq!(world.ready().await, 4);
     // One for all and one for each: of one replica, of two group replicas, of two pods.
-    assert_eq!(claims(&world).await, counts(2, 3, 3));
+    assert_eq!(claims(&world).await, claim_counts(2, 3, 3));
 
     world.scale::<PodClique>("w-0-solo", 1).await;
     world.settle().await;
-    assert_eq!(claims(&world).await, counts(2, 3, 2));
+    assert_eq!(claims(&world).await, claim_counts(2, 3, 2));
     world.scale::<PodClique>("w-0-solo", 3).await;
     world.scale::<PodCliqueScalingGroup>("w-0-sg", 3).await;
     world.settle().await;
-    assert_eq!(claims(&world).await, counts(2, 4, 4));
+    assert_eq!(claims(&world).await, claim_counts(2, 4, 4));
     assert_eq!(world.ready().await, 6);
 
     let before = world.list::<ResourceClaim>().await;
     world.scale::<PodCliqueSet>("w", 2).await;
     world.settle().await;
-    assert_eq!(claims(&world).await, counts(3, 4 + 3, 4 + 3));
+    assert_eq!(claims(&world).await, claim_counts(3, 4 + 3, 4 + 3));
     world.scale::<PodCliqueSet>("w", 1).await;
     world.settle().await;
     let after = world.list::<ResourceClaim>().await;

@@ -1,22 +1,11 @@
 //! Constraints of workloads that no scenario of the designs looks at.
 
+use grove_scenarios::three_scopes;
 use serde_json::{Value, json};
 
-use super::kit::{BLOCK, HOST, Look as _, RACK, clique, keys, levels, packed, refusal, set, world};
+use super::kit::{BLOCK, HOST, Look as _, RACK, keys, levels, packed, refusal, set, world};
 
 const RACK_AND_HOST: [&str; 2] = ["rack", "host"];
-
-/// A set whose clique is a member of a scaling group, with a constraint at each scope.
-fn three_scopes([replica, group, member]: [&str; 3]) -> Value {
-    let mut member_clique = clique("a", 1);
-    member_clique["topologyConstraint"] = json!({"packDomain": member});
-    json!({
-        "topologyConstraint": {"packDomain": replica},
-        "cliques": [member_clique],
-        "podCliqueScalingGroups": [{"name": "g", "cliqueNames": ["a"], "replicas": 2, "minAvailable": 1,
-                                    "topologyConstraint": {"packDomain": group}}],
-    })
-}
 
 // shows: V1-8, V1-26, G244-59
 /// The default policy: a constraint stays as it was made.
