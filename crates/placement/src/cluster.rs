@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 
+use crate::cells::Cells;
 use crate::eligibility::{Rules, Traits, Verdict};
 use crate::gang::Gang;
 use crate::marks::{Mark, Marks, Stance, Tally};
@@ -27,6 +28,7 @@ pub struct NodeSpec {
 #[derive(Debug, Default)]
 pub struct Cluster {
     pub(crate) ledger: Ledger,
+    pub(crate) cells: Cells,
     pub(crate) nodes: Vec<Traits>,
     present: Vec<bool>,
     by_name: HashMap<String, u32>,
@@ -144,10 +146,19 @@ impl Cluster {
         }
         self.unlink(node.0);
         self.ledger.set_allocatable(node.0, None);
+        self.cells.set(node.0, &[]);
         for rule_set in &mut self.rule_sets {
             rule_set.verdicts[node.0 as usize] = Verdict::Gone;
         }
         self.log.push(node.0, self.nodes.len());
+    }
+
+    /// What each NUMA cell of a node has for pods, in the order of their numbers; none: the node is one cell. A resource
+    /// that no cell lists is counted by node only. What runs on the node without being held in a cell counts in each.
+    pub fn set_cells(&mut self, node: NodeId, cells: &[Vec<(Resource, u64)>]) {
+        if self.present.get(node.0 as usize).copied().unwrap_or(false) {
+            self.cells.set(node.0, cells);
+        }
     }
 
     pub fn node(&self, name: &str) -> Option<NodeId> {
@@ -161,6 +172,15 @@ impl Cluster {
 
     pub fn traits(&self, node: NodeId) -> &Traits {
         &self.nodes[node.0 as usize]
+    }
+
+    /// The depth at which a level word is met: below the host only where some node states its cells.
+    pub(crate) fn depth_of(&self, tree: &Tree, word: &str) -> Option<u8> {
+        if self.cells.is_known() {
+            tree.depth_with_cells(word)
+        } else {
+            tree.depth_of(word)
+        }
     }
 
     /// Sorts nodes so that those of one domain come one after the other.
@@ -237,9 +257,13 @@ impl Cluster {
 
     /// Binds all of a plan's pods, or none when the cluster changed and one of them no longer fits.
     pub fn commit(&mut self, assignments: &[Assignment]) -> Result<(), Stale> {
-        for (done, assignment) in assignments.iter().enumerate() {
+        // Pods that are held in no cell count in each from then on, so those that are held go first.
+        let held = assignments.iter().filter(|assignment| assignment.cell.is_some());
+        let others = assignments.iter().filter(|assignment| assignment.cell.is_none());
+        let in_order = held.chain(others);
+        for (done, assignment) in in_order.clone().enumerate() {
             if !self.accepts(assignment) {
-                for earlier in &assignments[..done] {
+                for earlier in in_order.take(done) {
                     self.move_pods(earlier, 1);
                 }
                 return Err(Stale {
@@ -333,6 +357,11 @@ impl Cluster {
             });
         }
         copy.marks = self.marks.copy(empty);
+        copy.cells = if empty {
+            self.cells.emptied()
+        } else {
+            self.cells.clone()
+        };
         copy
     }
 
@@ -341,7 +370,10 @@ impl Cluster {
         let verdict = self.rule_sets[shape.rule_set].verdicts.get(assignment.node.0 as usize);
         let fits = |(resource, amount): (Resource, u64)| {
             let needed = signed(amount.saturating_mul(u64::from(assignment.pods)));
-            self.ledger.free(assignment.node.0, resource) >= needed
+            let in_cell = assignment
+                .cell
+                .and_then(|cell| self.cells.free(&self.ledger, (assignment.node.0, cell), resource));
+            self.ledger.free(assignment.node.0, resource) >= needed && in_cell.is_none_or(|free| free >= needed)
         };
         let apart = self
             .marks
@@ -354,6 +386,10 @@ impl Cluster {
     fn move_pods(&mut self, assignment: &Assignment, sign: i64) {
         let requests = std::mem::take(&mut self.shapes[assignment.shape.0 as usize].requests);
         self.change(assignment.node.0, &requests, sign * i64::from(assignment.pods));
+        if let Some(cell) = assignment.cell {
+            let pods = i64::from(assignment.pods);
+            self.cells.hold((assignment.node.0, cell), &requests, -sign * pods);
+        }
         self.shapes[assignment.shape.0 as usize].requests = requests;
         for mark in &self.shapes[assignment.shape.0 as usize].marks {
             self.marks

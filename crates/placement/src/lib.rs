@@ -7,6 +7,7 @@
 //! ```text
 //! cluster ── nodes, what runs on them, topologies          (changed by the caller)
 //!   ├ resources    amounts, what every node has left
+//!   ├ cells        the same for NUMA cells, where nodes state them
 //!   ├ eligibility  which nodes a pod may use at all
 //!   ├ topology     the tree of domains
 //!   ├ marks        pods that must not share a domain
@@ -21,6 +22,7 @@
 //! Deliberately not here: Kubernetes types, clocks, names of pods, I/O, randomness. The same input gives the same plan.
 
 pub mod bench;
+mod cells;
 mod cluster;
 mod counts;
 mod defragment;
@@ -36,6 +38,7 @@ mod shapes;
 mod solve;
 mod topology;
 
+pub use cells::CELLS_MAX;
 pub use cluster::{Cluster, NodeId, NodeSpec};
 pub use defragment::{Defragmentation, Movable, Move, defragment};
 pub use eligibility::{Attribute, Effect, Requirement, Rules, Taint, Test, Toleration, Traits, Verdict};

@@ -9,6 +9,8 @@ pub struct Assignment {
     /// Index in `Gang::pod_groups`.
     pub pod_group: usize,
     pub node: NodeId,
+    /// The NUMA cell of the node that they share, where their scope is put into one and the node states cells.
+    pub cell: Option<u8>,
     pub shape: ShapeId,
     pub pods: u32,
 }

@@ -21,7 +21,8 @@ pub struct ScopeReport {
     pub required: Option<String>,
     pub preferred: Option<String>,
     pub standing: Standing,
-    /// Level word and names of its domains, broad to narrow, hosts last.
+    /// Level word and names of its domains, broad to narrow, hosts last; cells after them if the scope names a level
+    /// below the host.
     pub domains: Vec<(String, Vec<String>)>,
 }
 
@@ -30,21 +31,22 @@ pub fn report(cluster: &Cluster, gang: &Gang, assignments: &[Assignment]) -> Vec
     let Some(tree) = cluster.trees.get(gang.topology.0 as usize) else {
         return Vec::new();
     };
-    let nodes = |is_member: &dyn Fn(usize) -> bool| -> Vec<NodeId> {
+    let nodes = |is_member: &dyn Fn(usize) -> bool| -> Vec<Spot> {
         let placed = assignments.iter().filter(|assignment| is_member(assignment.pod_group));
         let members = gang
             .pod_groups
             .iter()
             .enumerate()
             .filter(|(index, _)| is_member(*index));
-        let bound = members.flat_map(|(_, pod_group)| pod_group.bound.iter().copied());
-        let mut nodes: Vec<NodeId> = placed.map(|assignment| assignment.node).chain(bound).collect();
-        nodes.retain(|node| tree.is_linked(node.0));
+        let bound = members.flat_map(|(_, pod_group)| pod_group.bound.iter().map(|node| (*node, None)));
+        let placed = placed.flat_map(|assignment| spots(cluster, assignment));
+        let mut nodes: Vec<Spot> = placed.chain(bound).collect();
+        nodes.retain(|(node, _)| tree.is_linked(node.0));
         nodes.sort_unstable();
         nodes.dedup();
         nodes
     };
-    let scope = |name: &str, pack: &Pack, nodes: &[NodeId]| describe((cluster, tree), name, pack, nodes);
+    let scope = |name: &str, pack: &Pack, nodes: &[Spot]| describe((cluster, tree), name, pack, nodes);
     let mut scopes = vec![scope(&gang.name, &gang.pack, &nodes(&|_| true))];
     for (index, group) in gang.groups.iter().enumerate() {
         let is_member = |pod_group: usize| gang.pod_groups[pod_group].group == Some(index);
@@ -58,6 +60,19 @@ pub fn report(cluster: &Cluster, gang: &Gang, assignments: &[Assignment]) -> Vec
         ));
     }
     scopes
+}
+
+/// A node of a scope, and the cell of it where pods are held in one.
+type Spot = (NodeId, Option<u8>);
+
+/// Where pods are placed: in their cell, or in any that their node has.
+fn spots(cluster: &Cluster, assignment: &Assignment) -> Vec<Spot> {
+    let node = assignment.node;
+    let cells = cluster.cells.count(node.0) as u8;
+    match assignment.cell {
+        None if cells > 0 => (0..cells).map(|cell| (node, Some(cell))).collect(),
+        cell => vec![(node, cell)],
+    }
 }
 
 /// How well a gang is placed, from 0 to 1: one over the number of domains at the preferred level, averaged over the
@@ -79,9 +94,17 @@ pub fn score(scopes: &[ScopeReport]) -> f64 {
     }
 }
 
-fn describe((cluster, tree): (&Cluster, &Tree), name: &str, pack: &Pack, nodes: &[NodeId]) -> ScopeReport {
+fn describe((cluster, tree): (&Cluster, &Tree), name: &str, pack: &Pack, nodes: &[Spot]) -> ScopeReport {
+    let is_known = |node: &NodeId| nodes.iter().any(|(other, cell)| other == node && cell.is_some());
+    let place = |(node, cell): &Spot, depth: u8| match cell {
+        _ if depth <= tree.host_depth() => Some(tree.above(node.0, depth)),
+        Some(cell) => Some(tree.cell(node.0, *cell)),
+        // Which cells running pods use is not known: they speak for their host.
+        None if is_known(node) => None,
+        None => Some(tree.above(node.0, tree.host_depth())),
+    };
     let names = |depth: u8| -> Vec<String> {
-        let mut places: Vec<_> = nodes.iter().map(|node| tree.above(node.0, depth)).collect();
+        let mut places: Vec<_> = nodes.iter().filter_map(|spot| place(spot, depth)).collect();
         places.sort_unstable();
         places.dedup();
         places
@@ -89,14 +112,18 @@ fn describe((cluster, tree): (&Cluster, &Tree), name: &str, pack: &Pack, nodes: 
             .map(|place| place_name(cluster, tree, place))
             .collect()
     };
-    let domains: Vec<(String, Vec<String>)> = (1..=tree.host_depth())
+    let depth_of = |word: &Option<String>| {
+        let depth = word.as_ref().and_then(|word| cluster.depth_of(tree, word));
+        depth.unwrap_or(0)
+    };
+    let (required, preferred) = (depth_of(&pack.required), depth_of(&pack.preferred));
+    let narrowest = required.max(preferred).max(tree.host_depth());
+    let domains: Vec<(String, Vec<String>)> = (1..=narrowest)
         .map(|depth| (tree.word(depth).to_owned(), names(depth)))
         .collect();
-    let depth_of = |word: &Option<String>| word.as_ref().and_then(|word| tree.depth_of(word)).unwrap_or(0);
-    let (required, preferred) = (depth_of(&pack.required), depth_of(&pack.preferred));
     let standing = match preferred {
         _ if preferred <= required || nodes.is_empty() => Standing::Indifferent,
-        _ if domains[usize::from(preferred) - 1].1.len() == 1 && tree.is_inside(nodes[0].0) => Standing::Met,
+        _ if domains[usize::from(preferred) - 1].1.len() == 1 && tree.is_inside(nodes[0].0.0) => Standing::Met,
         _ => Standing::Missed,
     };
     ScopeReport {
@@ -108,11 +135,13 @@ fn describe((cluster, tree): (&Cluster, &Tree), name: &str, pack: &Pack, nodes: 
     }
 }
 
-/// The name of a domain as its label has it, or of a node.
+/// The name of a domain as its label has it, of a node, or of a cell by its number.
 pub(crate) fn place_name(cluster: &Cluster, tree: &Tree, place: crate::topology::Place) -> String {
-    if place.depth == tree.host_depth() {
-        cluster.nodes[place.id as usize].name.clone()
-    } else {
-        tree.domain_name(place)
+    match tree.node_of(place) {
+        Some((node, Some(cell))) if cluster.cells.count(node) > 0 => {
+            format!("{}/{cell}", cluster.nodes[node as usize].name)
+        }
+        Some((node, _)) => cluster.nodes[node as usize].name.clone(),
+        None => tree.domain_name(place),
     }
 }

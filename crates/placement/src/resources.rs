@@ -134,6 +134,12 @@ impl Ledger {
         self.columns[resource.0 as usize].allocatable[node as usize]
     }
 
+    /// What runs on a node holds of a resource.
+    pub(crate) fn used(&self, node: u32, resource: Resource) -> i64 {
+        let column = &self.columns[resource.0 as usize];
+        signed(column.allocatable[node as usize]) - column.free[node as usize]
+    }
+
     /// How many pods would fit on a node if nothing ran there.
     pub(crate) fn room_when_empty(&self, node: u32, requests: &Amounts) -> u16 {
         let ratios = requests

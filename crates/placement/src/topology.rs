@@ -3,7 +3,8 @@
 //! ```text
 //! depth 0        all nodes                 (always one domain)
 //! depth 1..=D    one depth per label level (zone, block, rack)
-//! depth D+1      the nodes themselves      (level `host`; levels below it, like `numa`, are met by one host)
+//! depth D+1      the nodes themselves      (level `host`)
+//! depth D+2      NUMA cells                (levels below `host`; a node that states no cells is one)
 //! ```
 //!
 //! A domain is its path: equal rack names under different blocks are different racks. Nodes that lack a label hang in
@@ -12,6 +13,8 @@
 //! counted elsewhere, except the sums of free amounts, which say how tight a domain is.
 
 use std::collections::{BTreeMap, HashMap};
+
+use crate::cells::CELLS_MAX;
 
 /// Handle of a topology.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -36,7 +39,7 @@ pub struct TopologySpec {
 /// Levels that a topology may have.
 pub const LEVELS_MAX: usize = 16;
 
-/// A place in the tree: a domain, or at the deepest depth a node.
+/// A place in the tree: a domain, a node, or a cell of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Place {
     pub(crate) depth: u8,
@@ -96,10 +99,36 @@ impl Tree {
         self.last_depth() + 1
     }
 
-    /// The depth at which a level word is met.
+    /// Depth of the cells of nodes.
+    pub(crate) fn cell_depth(&self) -> u8 {
+        self.host_depth() + 1
+    }
+
+    /// The depth at which a level word is met where nodes are one cell each.
     pub(crate) fn depth_of(&self, word: &str) -> Option<u8> {
+        Some(self.depth_with_cells(word)?.min(self.host_depth()))
+    }
+
+    /// The depth at which a level word is met where nodes have cells.
+    pub(crate) fn depth_with_cells(&self, word: &str) -> Option<u8> {
         let level = self.spec.levels.iter().position(|level| level.word == word)?;
-        Some(((level + 1) as u8).min(self.host_depth()))
+        Some(((level + 1) as u8).min(self.cell_depth()))
+    }
+
+    pub(crate) fn cell(&self, node: u32, cell: u8) -> Place {
+        Place {
+            depth: self.cell_depth(),
+            id: node * CELLS_MAX as u32 + u32::from(cell),
+        }
+    }
+
+    /// The node of a place that is one or lies in one, and the number of its cell.
+    pub(crate) fn node_of(&self, place: Place) -> Option<(u32, Option<u8>)> {
+        if place.depth == self.cell_depth() {
+            let (node, cell) = (place.id / CELLS_MAX as u32, place.id % CELLS_MAX as u32);
+            return Some((node, Some(cell as u8)));
+        }
+        (place.depth == self.host_depth()).then_some((place.id, None))
     }
 
     /// The word for a depth; a topology that does not name the host calls it `host`.
@@ -153,8 +182,11 @@ impl Tree {
 
     /// The place at a broader depth that a place lies in.
     pub(crate) fn widen(&self, place: Place, depth: u8) -> Place {
-        if place.depth == self.host_depth() {
-            return self.above(place.id, depth);
+        if depth == place.depth {
+            return place;
+        }
+        if let Some((node, _)) = self.node_of(place) {
+            return self.above(node, depth);
         }
         let mut id = place.id;
         for _ in depth..place.depth {
@@ -167,8 +199,12 @@ impl Tree {
         inner.depth >= outer.depth && self.widen(inner, outer.depth) == outer
     }
 
+    /// Whether a place holds a node, or lies in it.
     pub(crate) fn holds(&self, place: Place, node: u32) -> bool {
-        self.above(node, place.depth) == place
+        match self.node_of(place) {
+            Some((own, _)) => own == node,
+            None => self.above(node, place.depth) == place,
+        }
     }
 
     pub(crate) fn is_outside(&self, place: Place) -> bool {

@@ -52,16 +52,34 @@ impl Trial<'_> {
             }
             return;
         }
-        for pods in (0..=self.room(host, group).min(self.missing[group])).rev() {
-            if pods > 0 {
-                self.puts.push(Put { group, host, pods });
-            }
-            self.missing[group] -= pods;
-            self.next_group(host, group + 1);
-            self.missing[group] += pods;
-            if pods > 0 {
+        for pods in (1..=self.room(host, group).min(self.missing[group])).rev() {
+            let cells = (0..self.cells(host, group)).map(Some);
+            for cell in std::iter::once(None).chain(cells) {
+                self.puts.push(Put {
+                    group,
+                    host,
+                    cell,
+                    pods,
+                });
+                self.missing[group] -= pods;
+                self.next_group(host, group + 1);
+                self.missing[group] += pods;
                 self.puts.pop();
             }
+        }
+        self.next_group(host, group + 1);
+    }
+
+    /// Cells of a host that pods of a group may be held in.
+    fn cells(&self, host: usize, group: usize) -> usize {
+        let instance = self.instance;
+        let asks = |scope: &crate::Scope| instance.is_cell(scope.required.max(scope.preferred));
+        let mut around = (0..instance.scopes.len()).filter(|scope| instance.is_member(group, *scope));
+        let may_be_held = around.any(|scope| asks(&instance.scopes[scope]));
+        if may_be_held {
+            instance.hosts[host].cells.len()
+        } else {
+            0
         }
     }
 
@@ -95,11 +113,11 @@ impl Trial<'_> {
         })
     }
 
-    /// More pods do not mend a scope that is split already, nor pods that are too close.
+    /// More pods do not mend what is wrong already, unless it is their number.
     fn is_broken(&self) -> bool {
         check(self.instance, &self.puts)
             .iter()
-            .any(|fault| matches!(fault, crate::Fault::Split { .. } | crate::Fault::Together { .. }))
+            .any(|fault| !matches!(fault, crate::Fault::Count { .. }))
     }
 
     fn is_no_better(&self) -> bool {
@@ -110,13 +128,10 @@ impl Trial<'_> {
 
     /// Of hosts that are alike, an earlier one gets at least as much as a later one.
     fn is_in_order(&self, host: usize) -> bool {
-        let pods_on = |host: usize| -> Vec<u32> {
+        let pods_on = |host: usize| -> Vec<(u32, Option<usize>)> {
             let on = |group| {
-                self.puts
-                    .iter()
-                    .filter(move |put| put.host == host && put.group == group)
-                    .map(|put| put.pods)
-                    .sum()
+                let put = self.puts.iter().find(|put| put.host == host && put.group == group);
+                put.map_or((0, None), |put| (put.pods, put.cell))
             };
             (0..self.missing.len()).map(on).collect()
         };
@@ -135,6 +150,7 @@ impl Trial<'_> {
         };
         hosts[one].free == hosts[other].free
             && hosts[one].path == hosts[other].path
+            && hosts[one].cells == hosts[other].cells
             && self.instance.groups.iter().all(|group| {
                 group.eligible[one] == group.eligible[other] && group.dislikes[one] == group.dislikes[other]
             })
@@ -153,6 +169,7 @@ mod tests {
         let host = |(index, free): (usize, i64)| Host {
             free: vec![free],
             path: Some(vec![index as u32 / 2]),
+            cells: vec![],
         };
         let scope = |parent, tier| Scope {
             parent,
@@ -246,7 +263,12 @@ mod tests {
             groups: vec![(true, true)],
             running: vec![],
         }];
-        let put = |host, pods| Put { group: 0, host, pods };
+        let put = |host, pods| Put {
+            group: 0,
+            host,
+            cell: None,
+            pods,
+        };
         assert_eq!(check(&apart, &[put(0, 2)]), [Fault::Together { apart: 0 }]);
         assert_eq!(check(&apart, &[put(0, 1), put(1, 1)]), []);
         apart.aparts[0].running = vec![(1, false, true)];
@@ -259,7 +281,12 @@ mod tests {
     fn every_rule_is_checked() {
         let mut tight = instance([4, 1, 2, 3], 5, 1, 0);
         tight.groups[0].eligible[1] = false;
-        let put = |host, pods| Put { group: 0, host, pods };
+        let put = |host, pods| Put {
+            group: 0,
+            host,
+            cell: None,
+            pods,
+        };
         assert_eq!(
             check(&tight, &[put(0, 4), put(1, 1)]),
             [Fault::Ineligible { group: 0, host: 1 }]
@@ -283,6 +310,46 @@ mod tests {
             check(&tight, &[put(2, 2), put(3, 3)]),
             [],
             "unless they break the level themselves"
+        );
+    }
+
+    #[test]
+    fn a_cell_is_shared_as_a_whole_and_has_its_own_capacity() {
+        // Host 0 has two cells of two; a cell is required.
+        let mut held = instance([4, 1, 2, 3], 2, 3, 0);
+        held.hosts[0].cells = vec![vec![Some(2)], vec![Some(2)]];
+        let put = |host, cell, pods| Put {
+            group: 0,
+            host,
+            cell,
+            pods,
+        };
+        assert_eq!(check(&held, &[put(0, None, 2)]), [Fault::Split { scope: 0 }]);
+        assert_eq!(check(&held, &[put(0, Some(1), 2)]), []);
+        assert_eq!(check(&held, &[put(0, Some(2), 2)]), [Fault::Cell { put: 0 }]);
+        let apart = [put(0, Some(0), 1), put(0, Some(1), 1)];
+        assert!(check(&held, &apart).contains(&Fault::Split { scope: 0 }));
+        assert_eq!(
+            check(&held, &[put(2, None, 2)]),
+            [],
+            "a host that states no cells is one"
+        );
+        assert_eq!(
+            best(&held),
+            Some(vec![0, 0, 0, 1, 1, 0, 2, 5]),
+            "host 2, which is full then"
+        );
+        held.groups[0].minimum = 3;
+        held.groups[0].desired = 3;
+        let overcommitted = Fault::Overcommitted { host: 0, resource: 0 };
+        assert_eq!(check(&held, &[put(0, Some(0), 3)]), [overcommitted]);
+        held.hosts[0].cells[0][0] = None;
+        assert_eq!(check(&held, &[put(0, Some(0), 3)]), [], "only the host counts it");
+        held.scopes[0].required = 2;
+        assert_eq!(
+            check(&held, &[put(0, Some(0), 3)]),
+            [Fault::Cell { put: 0 }],
+            "nobody asked"
         );
     }
 }

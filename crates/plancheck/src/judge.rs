@@ -26,6 +26,10 @@ pub enum Fault {
     Split {
         scope: usize,
     },
+    /// Pods are held in a cell that does not exist, or that no scope of theirs asks for and lies in as a whole.
+    Cell {
+        put: usize,
+    },
     /// Pods that must not share a domain do.
     Together {
         apart: usize,
@@ -58,14 +62,36 @@ pub fn check(instance: &Instance, puts: &[Put]) -> Vec<Fault> {
         let mut hosts = hosts_of(instance, puts, scope);
         if !hosts.is_empty() {
             hosts.extend(instance.anchors(scope));
-            if !instance.is_one_domain(&hosts, instance.scopes[scope].required) {
+            if !is_met(instance, puts, (scope, &hosts), instance.scopes[scope].required) {
                 faults.push(Fault::Split { scope });
             }
         }
     }
+    let astray = (0..puts.len()).filter(|put| {
+        puts[*put]
+            .cell
+            .is_some_and(|cell| is_astray(instance, puts, *put, cell))
+    });
+    faults.extend(astray.map(|put| Fault::Cell { put }));
     let broken = (0..instance.aparts.len()).filter(|apart| is_together(instance, puts, *apart));
     faults.extend(broken.map(|apart| Fault::Together { apart }));
     faults
+}
+
+/// Whether the pods of a scope, new ones and those on `hosts`, lie in one domain of a depth. Which cells running pods
+/// use is not known: they speak for their host.
+fn is_met(instance: &Instance, puts: &[Put], (scope, hosts): (usize, &[usize]), depth: usize) -> bool {
+    instance.is_one_domain(hosts, depth) && (!instance.is_cell(depth) || instance.is_one_cell(puts, scope))
+}
+
+fn is_astray(instance: &Instance, puts: &[Put], put: usize, cell: usize) -> bool {
+    let put = &puts[put];
+    let asks = |scope: &usize| {
+        let stated = &instance.scopes[*scope];
+        instance.is_member(put.group, *scope) && instance.is_cell(stated.required.max(stated.preferred))
+    };
+    let mut asking = (0..instance.scopes.len()).filter(asks);
+    cell >= instance.hosts[put.host].cells.len() || !asking.any(|scope| instance.is_one_cell(puts, scope))
 }
 
 /// Whether a pod that avoids shares a domain with another that is avoided. Pods that run are not moved: only pairs with
@@ -100,12 +126,24 @@ fn overcommitted(instance: &Instance, puts: &[Put]) -> Vec<Fault> {
                 .filter(|put| put.host == index)
                 .map(|put| i128::from(instance.groups[put.group].request[resource]) * i128::from(put.pods))
                 .sum();
-            if asked > 0 && asked > i128::from(*free) {
+            let in_cells =
+                (0..host.cells.len()).any(|cell| is_cell_overcommitted(instance, puts, (index, cell), resource));
+            if asked > 0 && asked > i128::from(*free) || in_cells {
                 faults.push(Fault::Overcommitted { host: index, resource });
             }
         }
     }
     faults
+}
+
+/// Whether the pods that are held in a cell ask for more than it has.
+fn is_cell_overcommitted(instance: &Instance, puts: &[Put], (host, cell): (usize, usize), resource: usize) -> bool {
+    let held = puts.iter().filter(|put| put.host == host && put.cell == Some(cell));
+    let asked: i128 = held
+        .map(|put| i128::from(instance.groups[put.group].request[resource]) * i128::from(put.pods))
+        .sum();
+    let free = instance.hosts[host].cells[cell][resource];
+    asked > 0 && free.is_some_and(|free| asked > i128::from(free))
 }
 
 fn hosts_of(instance: &Instance, puts: &[Put], scope: usize) -> Vec<usize> {
@@ -125,7 +163,7 @@ pub fn key(instance: &Instance, puts: &[Put]) -> Vec<u64> {
             hosts.extend(instance.anchors(index));
             let met = (0..=scope.preferred)
                 .rev()
-                .find(|depth| instance.is_one_domain(&hosts, *depth));
+                .find(|depth| is_met(instance, puts, (index, &hosts), *depth));
             key[scope.tier] += (scope.preferred - met.unwrap_or(0)) as u64;
         }
     }

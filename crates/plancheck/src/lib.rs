@@ -15,7 +15,8 @@ pub use judge::{Fault, check, key};
 /// Hosts and a gang to place on them.
 #[derive(Clone, Debug)]
 pub struct Instance {
-    /// Number of levels above the host. Depth 1 is the broadest, `levels` the narrowest, `levels + 1` the host.
+    /// Number of levels above the host. Depth 1 is the broadest, `levels` the narrowest, `levels + 1` the host,
+    /// `levels + 2` a cell of a host.
     pub levels: usize,
     pub hosts: Vec<Host>,
     /// What the whole cluster has of each resource, used or not.
@@ -43,6 +44,8 @@ pub struct Host {
     pub free: Vec<i64>,
     /// Value per level, broad to narrow; none when the host lacks a label.
     pub path: Option<Vec<u32>>,
+    /// What each of its cells has free, by resource (none: only the host counts it); a host without cells is one.
+    pub cells: Vec<Vec<Option<i64>>>,
 }
 
 /// A part of the gang that may have to sit together.
@@ -79,6 +82,8 @@ pub struct PodGroup {
 pub struct Put {
     pub group: usize,
     pub host: usize,
+    /// The cell of the host that they are held in.
+    pub cell: Option<usize>,
     pub pods: u32,
 }
 
@@ -102,11 +107,24 @@ impl Instance {
             .any(|scope| scope.required > 0 || scope.preferred > 0)
     }
 
-    /// Whether the pods on these hosts lie in one labelled domain of a depth.
+    /// Whether the pods on these hosts lie in one labelled domain of a depth; cells are looked at elsewhere.
     pub(crate) fn is_one_domain(&self, hosts: &[usize], depth: usize) -> bool {
         let Some(first) = hosts.first() else { return true };
         let labelled = self.hosts[*first].path.is_some();
         depth == 0 || labelled && hosts.iter().all(|host| self.is_together(*first, *host, depth))
+    }
+
+    /// Whether a depth lies below the host.
+    pub(crate) fn is_cell(&self, depth: usize) -> bool {
+        depth > self.levels + 1
+    }
+
+    /// Whether the new pods of a scope are held in one cell, or on one host that is a cell itself.
+    pub(crate) fn is_one_cell(&self, puts: &[Put], scope: usize) -> bool {
+        let mut members = puts.iter().filter(|put| self.is_member(put.group, scope));
+        let Some(first) = members.next() else { return true };
+        let is_cell = first.cell.is_some() || self.hosts[first.host].cells.is_empty();
+        is_cell && members.all(|put| (put.host, put.cell) == (first.host, first.cell))
     }
 
     /// Whether a group belongs to a scope, directly or through nested ones.

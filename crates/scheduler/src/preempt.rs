@@ -260,6 +260,7 @@ impl Core {
                     None => assignments.push(Assignment {
                         pod_group,
                         node,
+                        cell: None,
                         shape,
                         pods: 1,
                     }),

@@ -174,6 +174,7 @@ fn a_commit_that_no_longer_fits_changes_nothing() {
     let assignment = |node, pods| Assignment {
         pod_group: 0,
         node,
+        cell: None,
         shape: site.shapes[0],
         pods,
     };

@@ -153,7 +153,10 @@ impl<'a> Case<'a> {
             .flatten()
             .find_map(|pack| pack.required.clone());
         let level = level.or_else(|| gang.replica.as_ref().map(|replica| replica.required.clone()));
-        let depth = level.as_ref().and_then(|word| tree.depth_of(word)).unwrap_or(0);
+        let depth = level
+            .as_ref()
+            .and_then(|word| cluster.depth_of(tree, word))
+            .unwrap_or(0);
         let pin = pin(tree, gang, &members, depth);
         let nearest = nearest(cluster, gang, &members, depth, pin);
         Case {
@@ -224,7 +227,7 @@ impl<'a> Case<'a> {
             .map(|node| node.0)
             .filter(|node| !tree.is_inside(*node));
         let rooms = outside
-            .map(|node| u32::from(room(self.cluster, tightest, node)))
+            .map(|node| u32::from(room(self.cluster, tightest, (node, None))))
             .filter(|room| *room > 0);
         rooms.fold((0, 0), |(nodes, pods), room| (nodes + 1, pods + room))
     }
@@ -302,6 +305,8 @@ fn pin(tree: &Tree, gang: &Gang, members: &Members, depth: u8) -> Option<Place> 
     let others = gang.replica.iter().flat_map(|replica| &replica.bound);
     let siblings = gang.pod_groups.iter().flat_map(|pod_group| &pod_group.bound);
     let mut nodes = own.chain(others).chain(siblings).filter(|node| tree.is_linked(node.0));
+    // Which cells bound pods use is not known.
+    let depth = depth.min(tree.host_depth());
     let first = tree.above(nodes.next()?.0, depth);
     (depth > 0 && nodes.all(|node| tree.above(node.0, depth) == first)).then_some(first)
 }

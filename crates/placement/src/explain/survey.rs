@@ -63,6 +63,10 @@ pub(super) fn nearest(
         Some(pin) => vec![tree.widen(pin, depth.min(pin.depth))],
         None if depth == 0 => vec![ROOT],
         None if depth == tree.host_depth() => inside_nodes(cluster, gang).map(|id| Place { depth, id }).collect(),
+        None if depth == tree.cell_depth() => {
+            let cells = |node: u32| (0..cluster.cells.count(node).max(1)).map(move |cell| tree.cell(node, cell as u8));
+            inside_nodes(cluster, gang).flat_map(cells).collect()
+        }
         None => {
             let inside = tree
                 .at_depth(depth)
@@ -87,16 +91,17 @@ fn inside_nodes<'a>(cluster: &'a Cluster, gang: &Gang) -> impl Iterator<Item = u
 
 fn look_at(cluster: &Cluster, gang: &Gang, members: &Members, place: Place) -> Option<(u64, Nearest)> {
     let tree = &cluster.trees[gang.topology.0 as usize];
+    let cell = tree.node_of(place).and_then(|(_, cell)| cell);
     let room = |pod_group: &PodGroup| -> u32 {
         nodes_in(cluster, gang, place)
-            .map(|node| u32::from(room(cluster, pod_group, node)))
+            .map(|node| u32::from(room(cluster, pod_group, (node, cell))))
             .sum()
     };
     let share = |pod_group: &PodGroup| u64::from(room(pod_group)) * 1_000 / u64::from(pod_group.missing().max(1));
     let tightest = members.iter().min_by_key(|pod_group| share(pod_group).min(1_000))?;
     let mut nodes: BTreeMap<Obstacle, usize> = BTreeMap::new();
     for node in nodes_in(cluster, gang, place) {
-        if let Some(obstacle) = obstacle(cluster, tightest, node) {
+        if let Some(obstacle) = obstacle(cluster, tightest, (node, cell)) {
             *nodes.entry(obstacle).or_default() += 1;
         }
     }
@@ -122,13 +127,17 @@ pub(super) fn nodes_in<'a>(cluster: &'a Cluster, gang: &Gang, place: Place) -> i
         .filter(move |node| tree.holds(place, *node))
 }
 
-/// Pods of a pod-group that a node has room for now.
-pub(super) fn room(cluster: &Cluster, pod_group: &PodGroup, node: u32) -> u16 {
+/// Pods of a pod-group that a node, or a cell of it, has room for now.
+pub(super) fn room(cluster: &Cluster, pod_group: &PodGroup, (node, cell): (u32, Option<u8>)) -> u16 {
     if verdict(cluster, pod_group, node) != Verdict::Eligible {
         return 0;
     }
     let requests: Vec<_> = cluster.requests(pod_group.shape).iter().collect();
-    cluster.ledger.room(node, &requests, |_| 0)
+    let room = cluster.ledger.room(node, &requests, |_| 0);
+    cell.map_or(room, |cell| {
+        let requests = requests.iter().copied();
+        room.min(cluster.cells.room(&cluster.ledger, (node, cell), requests, |_| 0))
+    })
 }
 
 pub(super) fn verdict(cluster: &Cluster, pod_group: &PodGroup, node: u32) -> Verdict {
@@ -141,11 +150,13 @@ pub(super) fn may_open(verdict: Verdict) -> bool {
     matches!(verdict, Verdict::Eligible | Verdict::Cordoned | Verdict::Tainted)
 }
 
-/// What keeps one more pod off a node; none if there is room.
-pub(super) fn obstacle(cluster: &Cluster, pod_group: &PodGroup, node: u32) -> Option<Obstacle> {
+/// What keeps one more pod off a node, or off a cell of it; none if there is room.
+pub(super) fn obstacle(cluster: &Cluster, pod_group: &PodGroup, (node, cell): (u32, Option<u8>)) -> Option<Obstacle> {
+    let requests = cluster.requests(pod_group.shape);
+    let fits_cell = || cell.is_none_or(|cell| cluster.cells.fits_when_empty((node, cell), requests));
     match verdict(cluster, pod_group, node) {
-        Verdict::Eligible if room(cluster, pod_group, node) > 0 => None,
-        Verdict::Eligible if fits_when_empty(cluster, pod_group, node) => Some(Obstacle::Full),
+        Verdict::Eligible if room(cluster, pod_group, (node, cell)) > 0 => None,
+        Verdict::Eligible if fits_when_empty(cluster, pod_group, node) && fits_cell() => Some(Obstacle::Full),
         Verdict::Eligible => Some(Obstacle::TooSmall),
         barred => Some(Obstacle::Barred(barred)),
     }

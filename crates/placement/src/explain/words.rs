@@ -129,7 +129,9 @@ impl Case<'_> {
             (has < amount).then_some(text)
         };
         let barred = || {
-            let why = nodes.iter().filter_map(|node| obstacle(cluster, pod_group, *node));
+            let why = nodes
+                .iter()
+                .filter_map(|node| obstacle(cluster, pod_group, (*node, None)));
             format!(
                 "no node can run {}: of {}, {}",
                 pod_group.name,
@@ -327,7 +329,7 @@ impl Case<'_> {
             let widen = |word: &mut Option<String>| {
                 if word
                     .as_ref()
-                    .and_then(|word| tree.depth_of(word))
+                    .and_then(|word| self.cluster.depth_of(tree, word))
                     .is_some_and(|stated| stated > depth)
                 {
                     *word = (depth > 0).then(|| tree.word(depth).to_owned());

@@ -80,8 +80,8 @@ impl Trial<'_> {
         let mut domains = Vec::new();
         for (item, place) in self.places.iter().enumerate() {
             let rooms = &self.view.shape(self.problem, item).rooms;
-            if place.depth > tree.last_depth() {
-                hosts.push(place.id);
+            if let Some((node, _)) = tree.node_of(*place) {
+                hosts.push(node);
                 continue;
             }
             domains.clear();
@@ -104,7 +104,8 @@ impl Trial<'_> {
             let mut domains = BTreeSet::new();
             for (layer, node) in hosts.iter().enumerate().rev() {
                 let is_there = self.view.tree.holds(self.places[item], *node);
-                let has_room = is_there && overlay.room(self.view, shape, *node, &self.problem.resources) > 0;
+                let at = (*node, self.cell(item));
+                let has_room = is_there && overlay.room(self.view, shape, at, &self.problem.resources) > 0;
                 let domain = exclusive.and_then(|(mark, _)| self.view.marks.domain(*mark, *node));
                 let room = match domain {
                     _ if !has_room => 0,
@@ -115,6 +116,11 @@ impl Trial<'_> {
             }
         }
         rooms
+    }
+
+    /// The cell that an item is held in.
+    fn cell(&self, item: usize) -> Option<u8> {
+        self.view.node_of(self.places[item]).and_then(|(_, cell)| cell)
     }
 
     fn next_host(&self, state: &mut State, layer: usize) -> bool {
@@ -154,14 +160,16 @@ impl Trial<'_> {
         let shape = self.view.shape(self.problem, item);
         let resources = &self.problem.resources;
         let room = if self.view.tree.holds(self.places[item], node) {
-            u32::from(state.overlay.room(self.view, shape, node, resources))
+            u32::from(state.overlay.room(self.view, shape, (node, self.cell(item)), resources))
         } else {
             0
         };
         let mut ended = true;
         for pods in (0..=room.min(state.left[item])).rev() {
             if pods > 0 {
-                state.overlay.put(self.view, Put { item, node, pods }, shape, resources);
+                let cell = self.cell(item);
+                let put = Put { item, node, cell, pods };
+                state.overlay.put(self.view, put, shape, resources);
             }
             state.left[item] -= pods;
             ended &= self.next_item(state, layer, item + 1);

@@ -6,7 +6,8 @@
 //! known beforehand: the caller is told when it would be too many.
 
 use crate::plan::Work;
-use crate::resources::signed;
+use crate::resources::{Resource, signed};
+use crate::shapes::ShapeState;
 use crate::solve::overlay::{Overlay, Put, View, opens};
 use crate::solve::problem::Problem;
 use crate::solve::rank::Rank;
@@ -168,8 +169,8 @@ impl Packer {
         let tree = task.view.tree;
         self.hosts.clear();
         for kind in &self.kinds {
-            if kind.place.depth > tree.last_depth() {
-                self.hosts.push(kind.place.id);
+            if let Some((node, _)) = tree.node_of(kind.place) {
+                self.hosts.push(node);
                 continue;
             }
             self.domains.clear();
@@ -350,6 +351,7 @@ impl Packer {
                         puts.push(Put {
                             item,
                             node,
+                            cell: task.view.node_of(kind.place).and_then(|(_, cell)| cell),
                             pods: given,
                         });
                         *wanted -= given;
@@ -367,7 +369,12 @@ impl Task<'_> {
         if !self.view.tree.holds(kind.place, node) {
             return 0;
         }
-        u32::from(self.view.shapes[self.problem.shapes[kind.shape].0 as usize].rooms[node as usize])
+        let cell = self.view.node_of(kind.place).and_then(|(_, cell)| cell);
+        u32::from(self.view.room_at(self.shape(kind), (node, cell)))
+    }
+
+    fn shape(&self, kind: Kind) -> &ShapeState {
+        &self.view.shapes[self.problem.shapes[kind.shape].0 as usize]
     }
 
     /// Hosts that a kind can use.
@@ -375,20 +382,39 @@ impl Task<'_> {
         if kind.place.depth > self.view.tree.last_depth() {
             return 1;
         }
-        let shape = &self.view.shapes[self.problem.shapes[kind.shape].0 as usize];
+        let shape = self.shape(kind);
         shape.counts(self.view.topology).hosts[kind.place.id as usize].usable()
     }
 
     /// Whether the pods of a step fit on a host together.
     fn fits(&self, kinds: &[Kind], step: u32, node: u32) -> bool {
         self.problem.resources.iter().all(|resource| {
-            let asked = kinds.iter().map(|kind| {
-                let shape = &self.view.shapes[self.problem.shapes[kind.shape].0 as usize];
-                signed(shape.requests.get(*resource)).saturating_mul(i64::from(digit(step, *kind)))
-            });
+            let asked = kinds.iter().map(|kind| self.asked(*kind, step, *resource));
             let asked = asked.fold(0, i64::saturating_add);
-            asked == 0 || asked <= self.view.ledger.free(node, *resource)
+            asked == 0 || asked <= self.view.ledger.free(node, *resource) && self.fits_cells(kinds, step, *resource)
         })
+    }
+
+    /// Whether the cells that a step holds pods in have what these ask for.
+    fn fits_cells(&self, kinds: &[Kind], step: u32, resource: Resource) -> bool {
+        let cell = |kind: &Kind| {
+            self.view
+                .node_of(kind.place)
+                .and_then(|(node, cell)| Some((node, cell?)))
+        };
+        kinds.iter().all(|kind| {
+            let Some(place) = cell(kind) else { return true };
+            let same = kinds.iter().filter(|other| other.place == kind.place);
+            let asked = same.map(|other| self.asked(*other, step, resource));
+            let asked = asked.fold(0, i64::saturating_add);
+            let free = self.view.cells.free(self.view.ledger, place, resource);
+            asked == 0 || free.is_none_or(|free| asked <= free)
+        })
+    }
+
+    /// What the pods of a kind in a step ask for.
+    fn asked(&self, kind: Kind, step: u32, resource: Resource) -> i64 {
+        signed(self.shape(kind).requests.get(resource)).saturating_mul(i64::from(digit(step, kind)))
     }
 }
 

@@ -76,9 +76,9 @@ impl Filler {
         if !job.shape().marks.is_empty() {
             return self.fill_apart(job, overlay, work);
         }
-        if job.place.depth > last_depth {
+        if let Some((node, _)) = job.view.node_of(job.place) {
             work.hosts += 1;
-            self.push_host(job, overlay, job.place.id);
+            self.push_host(job, overlay, node);
             return self.fill_hosts(job, overlay);
         }
         self.count_lost(job, overlay);
@@ -113,8 +113,8 @@ impl Filler {
     fn fill_apart(&mut self, job: Job, overlay: &mut Overlay, work: &mut Work) -> u32 {
         let tree = job.view.tree;
         self.pool.clear();
-        if job.place.depth > tree.last_depth() {
-            self.pool.push(job.place.id);
+        if let Some((node, _)) = job.view.node_of(job.place) {
+            self.pool.push(node);
         } else {
             self.lost_in.clear();
             tree.domains_within(job.place, tree.last_depth(), &mut self.lost_in);
@@ -373,6 +373,11 @@ impl<'a> Job<'a> {
         self.view.shape(self.problem, self.item)
     }
 
+    /// The cell that the item is held in.
+    fn cell(&self) -> Option<u8> {
+        self.view.node_of(self.place).and_then(|(_, cell)| cell)
+    }
+
     fn counts(&self) -> &'a Counts {
         self.shape().counts(self.view.topology)
     }
@@ -385,13 +390,14 @@ impl<'a> Job<'a> {
     }
 
     fn room(&self, overlay: &Overlay, node: u32) -> u16 {
-        overlay.room(self.view, self.shape(), node, &self.problem.resources)
+        overlay.room(self.view, self.shape(), (node, self.cell()), &self.problem.resources)
     }
 
     fn put(&self, overlay: &mut Overlay, node: u32, pods: u32) {
         let put = Put {
             item: self.item,
             node,
+            cell: self.cell(),
             pods,
         };
         overlay.put(self.view, put, self.shape(), &self.problem.resources);

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! problem   the gang in the terms of its topology
-//! search    a domain for every scope            ── uses ──▶ overlay (what is tried), rank (the objective)
+//! search    a domain for every scope            ── uses ──▶ overlay (what is tried), held (in NUMA cells),
+//!                                                           rank (the objective)
 //! fill      pods into hosts, quickly
 //! exact     pods into hosts, the best way there is
 //! apart     the same for pods that must not share a domain
@@ -12,6 +13,7 @@
 mod apart;
 mod exact;
 mod fill;
+mod held;
 mod overlay;
 mod problem;
 mod rank;
@@ -123,6 +125,7 @@ impl Solver {
             Assignment {
                 pod_group,
                 node: NodeId(put.node),
+                cell: put.cell,
                 shape,
                 pods: put.pods,
             }

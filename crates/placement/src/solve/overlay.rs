@@ -3,10 +3,12 @@
 
 use std::collections::HashMap;
 
+use crate::cells::Cells;
 use crate::cluster::Cluster;
 use crate::marks::{Mark, Marks, Tally};
 use crate::resources::{Ledger, Resource};
 use crate::shapes::{RuleSet, ShapeState};
+use crate::solve::held::Held;
 use crate::solve::problem::Problem;
 use crate::solve::rank::{Layout, Rank};
 use crate::topology::{Place, Tree};
@@ -17,6 +19,7 @@ pub(crate) struct View<'a> {
     pub(crate) tree: &'a Tree,
     pub(crate) topology: usize,
     pub(crate) ledger: &'a Ledger,
+    pub(crate) cells: &'a Cells,
     pub(crate) marks: &'a Marks,
     pub(crate) shapes: &'a [ShapeState],
     rule_sets: &'a [RuleSet],
@@ -28,6 +31,7 @@ impl<'a> View<'a> {
             tree: &cluster.trees[topology],
             topology,
             ledger: &cluster.ledger,
+            cells: &cluster.cells,
             marks: &cluster.marks,
             shapes: &cluster.shapes,
             rule_sets: &cluster.rule_sets,
@@ -37,6 +41,20 @@ impl<'a> View<'a> {
     /// The shape of an item.
     pub(crate) fn shape(&self, problem: &Problem, item: usize) -> &'a ShapeState {
         &self.shapes[problem.shapes[problem.items[item].shape].0 as usize]
+    }
+
+    /// The node of a place that is one, or a cell of one; a node that states no cells has none.
+    pub(crate) fn node_of(&self, place: Place) -> Option<(u32, Option<u8>)> {
+        let (node, cell) = self.tree.node_of(place)?;
+        Some((node, cell.filter(|_| self.cells.count(node) > 0)))
+    }
+
+    /// Pods of a shape that a node, or a cell of it, has room for.
+    pub(crate) fn room_at(&self, shape: &ShapeState, (node, cell): (u32, Option<u8>)) -> u16 {
+        let room = shape.rooms[node as usize];
+        cell.map_or(room, |cell| {
+            room.min(self.cells.room(self.ledger, (node, cell), shape.requests.iter(), |_| 0))
+        })
     }
 
     /// What a pod of a shape misses of its preferences on a node.
@@ -50,6 +68,8 @@ impl<'a> View<'a> {
 pub(crate) struct Put {
     pub(crate) item: usize,
     pub(crate) node: u32,
+    /// The cell of the node that the item is held in.
+    pub(crate) cell: Option<u8>,
     pub(crate) pods: u32,
 }
 
@@ -64,6 +84,7 @@ pub(crate) struct Overlay {
     /// Amounts per touched host, `width` each.
     taken: Vec<i64>,
     width: usize,
+    held: Held,
     /// Pods that avoid or bear a mark, by mark and domain of it.
     marked: HashMap<(Mark, u32), Tally>,
     /// How often each domain and each node is used, by bound pods, chosen domains and tried pods.
@@ -82,6 +103,7 @@ impl Overlay {
         self.nodes.resize(view.ledger.nodes(), 0);
         self.domains.resize(view.tree.domains.len().max(self.domains.len()), 0);
         self.width = problem.resources.len();
+        self.held.start(self.width);
         self.scarce = problem.scarce;
         self.used = Rank::ZERO;
         self.layout = Layout {
@@ -99,9 +121,9 @@ impl Overlay {
         counters[place.id as usize] > 0
     }
 
-    /// The gang uses a place, and so every domain around it.
+    /// The gang uses a place, and so every domain around it. Cells are not counted.
     pub(crate) fn mark(&mut self, view: View, place: Place) {
-        for depth in (1..=place.depth).rev() {
+        for depth in (1..=place.depth.min(self.layout.host_depth)).rev() {
             let around = view.tree.widen(place, depth);
             *self.counter(around) += 1;
             if *self.counter(around) == 1 {
@@ -112,7 +134,7 @@ impl Overlay {
     }
 
     pub(crate) fn unmark(&mut self, view: View, place: Place) {
-        for depth in (1..=place.depth).rev() {
+        for depth in (1..=place.depth.min(self.layout.host_depth)).rev() {
             let around = view.tree.widen(place, depth);
             *self.counter(around) -= 1;
             if *self.counter(around) == 0 {
@@ -131,17 +153,30 @@ impl Overlay {
         &mut counters[place.id as usize]
     }
 
-    /// Room for pods of a shape on a host, beside what the attempt put there.
-    pub(crate) fn room(&self, view: View, shape: &ShapeState, node: u32, resources: &[Resource]) -> u16 {
+    /// Room for pods of a shape on a host, or in a cell of it, beside what the attempt put there.
+    pub(crate) fn room(
+        &self,
+        view: View,
+        shape: &ShapeState,
+        (node, cell): (u32, Option<u8>),
+        resources: &[Resource],
+    ) -> u16 {
         let apart = self.apart(view, shape, node);
         let Some(slot) = (self.slots[node as usize] as usize).checked_sub(1) else {
-            return shape.rooms[node as usize].min(apart);
+            return view.room_at(shape, (node, cell)).min(apart);
         };
         let taken = |resource: Resource| {
             let column = resources.iter().position(|known| *known == resource);
             column.map_or(0, |column| self.taken[slot * self.width + column])
         };
-        shape.room_with(node, view.ledger, taken).min(apart)
+        let room = shape.room_with(node, view.ledger, taken).min(apart);
+        let Some(cell) = cell else { return room };
+        let held = self.held.amounts((node, cell));
+        let held = |resource: Resource| {
+            let column = resources.iter().position(|known| *known == resource);
+            column.zip(held).map_or(0, |(column, held)| held[column])
+        };
+        room.min(view.cells.room(view.ledger, (node, cell), shape.requests.iter(), held))
     }
 
     /// How many pods of a shape the marks on a host let in.
@@ -159,6 +194,10 @@ impl Overlay {
         for (column, resource) in resources.iter().enumerate() {
             let amount = shape.requests.get(*resource) as i64;
             self.taken[slot * self.width + column] += amount * i64::from(put.pods);
+        }
+        if let Some(cell) = put.cell {
+            self.held
+                .change((put.node, cell), shape, resources, i64::from(put.pods));
         }
         self.mark(
             view,
@@ -186,6 +225,10 @@ impl Overlay {
         for (column, resource) in resources.iter().enumerate() {
             let amount = shape.requests.get(*resource) as i64;
             self.taken[slot * self.width + column] -= amount * i64::from(put.pods);
+        }
+        if let Some(cell) = put.cell {
+            self.held
+                .change((put.node, cell), shape, resources, -i64::from(put.pods));
         }
         for (mark, stance) in &shape.marks {
             if let Some(domain) = view.marks.domain(*mark, put.node) {
@@ -220,6 +263,7 @@ impl Overlay {
             self.slots[node as usize] = 0;
         }
         self.taken.clear();
+        self.held.clear();
         self.marked.clear();
     }
 
@@ -238,11 +282,12 @@ impl Overlay {
     }
 }
 
-/// What using a place takes away from whoever needs it whole: all that it has free of the scarce resource.
+/// What using a place takes away from whoever needs it whole: all that it has free of the scarce resource. A cell takes
+/// its host away.
 pub(crate) fn opens(view: View, place: Place, scarce: Option<Resource>) -> u64 {
     let Some(scarce) = scarce else { return 0 };
-    if place.depth == view.tree.host_depth() {
-        return view.ledger.free(place.id, scarce).max(0) as u64;
+    match view.tree.node_of(place) {
+        Some((node, _)) => view.ledger.free(node, scarce).max(0) as u64,
+        None => view.tree.free(place.id, scarce.0),
     }
-    view.tree.free(place.id, scarce.0)
 }

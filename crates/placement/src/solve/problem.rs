@@ -110,20 +110,25 @@ impl Problem {
         self.scope_of.resize(gang.pod_groups.len(), 0);
         let tree = &cluster.trees[self.topology];
         let all = || gang.pod_groups.iter().enumerate();
-        let replica = self.push_replica(tree, gang)?;
-        let own = self.push_scope(tree, (replica, GANG), Stated::of(&gang.name, &gang.pack), bound(all()))?;
+        let replica = self.push_replica(cluster, gang)?;
+        let own = self.push_scope(
+            cluster,
+            (replica, GANG),
+            Stated::of(&gang.name, &gang.pack),
+            bound(all()),
+        )?;
         for (index, group) in gang.groups.iter().enumerate() {
             let members = || all().filter(move |(_, pod_group)| pod_group.group == Some(index));
             let stated = Stated::of(&group.name, &group.pack);
-            let scope = self.push_scope(tree, (Some(own), GROUP), stated, bound(members()))?;
+            let scope = self.push_scope(cluster, (Some(own), GROUP), stated, bound(members()))?;
             for member in members() {
-                self.push_pod_group(tree, scope, member, pods_of(member.1))?;
+                self.push_pod_group(cluster, scope, member, pods_of(member.1))?;
             }
             self.close_scope(scope);
         }
         let ungrouped = all().filter(|(_, pod_group)| pod_group.group.is_none_or(|index| index >= gang.groups.len()));
         for member in ungrouped {
-            self.push_pod_group(tree, own, member, pods_of(member.1))?;
+            self.push_pod_group(cluster, own, member, pods_of(member.1))?;
         }
         self.close_scope(own);
         if let Some(replica) = replica {
@@ -151,7 +156,7 @@ impl Problem {
         self.resources.clear();
     }
 
-    fn push_replica(&mut self, tree: &Tree, gang: &Gang) -> Result<Option<usize>, UnknownLevel> {
+    fn push_replica(&mut self, cluster: &Cluster, gang: &Gang) -> Result<Option<usize>, UnknownLevel> {
         let Some(replica) = &gang.replica else { return Ok(None) };
         let stated = Stated {
             name: &gang.name,
@@ -160,23 +165,25 @@ impl Problem {
         };
         let others = replica.bound.iter().map(|node| node.0);
         let own = bound(gang.pod_groups.iter().enumerate());
-        self.push_scope(tree, (None, GANG), stated, others.chain(own)).map(Some)
+        self.push_scope(cluster, (None, GANG), stated, others.chain(own))
+            .map(Some)
     }
 
     fn push_scope(
         &mut self,
-        tree: &Tree,
+        cluster: &Cluster,
         (parent, tier): (Option<usize>, usize),
         stated: Stated,
         bound: impl Iterator<Item = u32>,
     ) -> Result<usize, UnknownLevel> {
+        let tree = &cluster.trees[self.topology];
         let unknown = |word: &str| UnknownLevel {
             scope: stated.name.to_owned(),
             word: word.to_owned(),
         };
         let depth = |word: Option<&str>| match word {
             None => Ok(0),
-            Some(word) => tree.depth_of(word).ok_or_else(|| unknown(word)),
+            Some(word) => cluster.depth_of(tree, word).ok_or_else(|| unknown(word)),
         };
         let (required, mut preferred) = (depth(stated.required)?, depth(stated.preferred)?);
         if self.policy == Policy::SpareHosts {
@@ -188,8 +195,9 @@ impl Problem {
             required,
             // A preference broader than what is required is met by meeting that.
             preferred: if preferred <= required { 0 } else { preferred },
-            // Bound pods hold the scope where they are, unless they break its required level themselves.
-            pin: shared_place(tree, bound).filter(|place| place.depth >= required.max(1)),
+            // Bound pods hold the scope where they are, unless they break its required level themselves. Which cells
+            // they use is not known: they speak for their host.
+            pin: shared_place(tree, bound).filter(|place| place.depth >= required.clamp(1, tree.host_depth())),
             items: self.items.len()..self.items.len(),
         });
         Ok(self.scopes.len() - 1)
@@ -201,14 +209,14 @@ impl Problem {
 
     fn push_pod_group(
         &mut self,
-        tree: &Tree,
+        cluster: &Cluster,
         parent: usize,
         (number, pod_group): (usize, &PodGroup),
         pods: u32,
     ) -> Result<(), UnknownLevel> {
         let nodes = pod_group.bound.iter().map(|node| node.0);
         let stated = Stated::of(&pod_group.name, &pod_group.pack);
-        let scope = self.push_scope(tree, (Some(parent), POD_GROUP), stated, nodes)?;
+        let scope = self.push_scope(cluster, (Some(parent), POD_GROUP), stated, nodes)?;
         self.scope_of[number] = scope;
         let known = self.shapes.iter().position(|shape| *shape == pod_group.shape);
         let shape = known.unwrap_or_else(|| {

@@ -6,6 +6,7 @@
 //! enough the search is complete: what it finds is the best there is, and when it finds nothing there is nothing.
 
 mod bounds;
+mod candidates;
 
 use std::cmp::Reverse;
 
@@ -13,10 +14,11 @@ use crate::plan::Work;
 use crate::solve::apart::Trial;
 use crate::solve::exact::{Packer, Task, TooLarge};
 use crate::solve::fill::{Filler, Job, Need};
-use crate::solve::overlay::{Overlay, Put, View, opens};
+use crate::solve::overlay::{Overlay, Put, View};
 use crate::solve::problem::{Problem, Scope};
 use crate::solve::rank::Rank;
 use crate::topology::{Place, ROOT};
+use candidates::Candidate;
 
 /// How much work a search may do: candidates, hosts and states looked at, not time, so that it repeats exactly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,17 +66,6 @@ pub(crate) struct Scratch {
     pub(crate) best: Vec<Put>,
 }
 
-/// A domain that a scope could take.
-#[derive(Clone, Copy, Debug)]
-struct Candidate {
-    /// Domains around and at it that the gang would use anew.
-    opened: u8,
-    /// It cannot hold the rest of what the scope sits in: some of that would have to open another one.
-    alone: bool,
-    need: Need,
-    place: Place,
-}
-
 /// How a search ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::large_enum_variant, reason = "made once per search, on the stack")]
@@ -116,9 +107,6 @@ const SAVING_WEIGHT: u64 = 100;
 
 /// How much more may be done for pods of several shapes: the quick packing of alike ones is mostly the best.
 const MIXED_WEIGHT: u64 = 2;
-
-/// Candidates are put in order this many at a time: mostly the first ones are all that is looked at.
-const SORTED_AT_ONCE: usize = 16;
 
 impl<'a> Search<'a> {
     pub(crate) fn new(
@@ -217,7 +205,9 @@ impl<'a> Search<'a> {
         match scope.pin {
             Some(pin) if depth == outer.depth => {
                 let shared = |depth: &u8| tree.widen(pin, *depth) == tree.widen(outer, *depth);
-                (0..=depth.min(pin.depth)).rev().find(shared).unwrap_or(0)
+                let met = (0..=depth.min(pin.depth)).rev().find(shared).unwrap_or(0);
+                // Which cells bound pods use is not known: on the same host they are taken to be in the same one.
+                if met == tree.host_depth() { depth } else { met }
             }
             _ => depth,
         }
@@ -295,91 +285,6 @@ impl<'a> Search<'a> {
             scope = self.problem.scopes[index].parent;
         }
         ROOT
-    }
-
-    fn push_candidates(&mut self, scope_index: usize, outer: Place, depth: u8) {
-        let scope = &self.problem.scopes[scope_index];
-        let tree = self.view.tree;
-        if depth == outer.depth {
-            let held = scope
-                .pin
-                .filter(|_| scope.required > 0)
-                .map(|pin| tree.widen(pin, scope.required.min(depth)));
-            if held.is_none_or(|held| tree.is_within(outer, held)) {
-                self.push_candidate(scope_index, outer);
-            }
-            return;
-        }
-        if let Some(pin) = scope.pin {
-            if depth <= pin.depth && tree.is_within(pin, outer) {
-                self.push_candidate(scope_index, tree.widen(pin, depth));
-            }
-            return;
-        }
-        let mut domains = std::mem::take(&mut self.scratch.domains);
-        domains.clear();
-        tree.domains_within(outer, depth.min(tree.last_depth()), &mut domains);
-        for domain in &domains {
-            if tree.domains[*domain as usize].outside {
-                continue;
-            }
-            if depth <= tree.last_depth() {
-                self.push_candidate(scope_index, Place { depth, id: *domain });
-            } else if self.may_have_host(scope_index, *domain) {
-                for node in &tree.domains[*domain as usize].nodes {
-                    self.push_candidate(scope_index, Place { depth, id: *node });
-                }
-            }
-        }
-        self.scratch.domains = domains;
-    }
-
-    fn push_candidate(&mut self, scope_index: usize, place: Place) {
-        self.work.candidates += 1;
-        let items = self.problem.scopes[scope_index].items.clone();
-        if !self.can_hold(place, items.clone()) {
-            return;
-        }
-        let is_new = |depth: &u8| !self.scratch.overlay.is_used(self.view.tree.widen(place, *depth));
-        let opened = (1..=place.depth).filter(is_new).count() as u8;
-        let outer = self.problem.scopes[scope_index]
-            .parent
-            .map_or(0..0, |parent| self.problem.scopes[parent].items.clone());
-        let alone = outer.len() > items.len() && !self.can_hold(place, outer);
-        let need = self.need(place, items);
-        self.scratch.candidates.push(Candidate {
-            opened,
-            alone,
-            need,
-            place,
-        });
-    }
-
-    /// Puts the next candidates from `at` on in order; returns where the order ends.
-    fn sort_some(&mut self, at: usize) -> usize {
-        let view = self.view;
-        let scarce = self.problem.scarce;
-        // What is opened around a place tells apart what is alike otherwise; narrow domains count first.
-        let around = |candidate: &Candidate, other: &Candidate| {
-            let opened = |of: &Candidate, depth| opens(view, view.tree.widen(of.place, depth), scarce);
-            let depths = (candidate.place.depth - candidate.opened + 1..candidate.place.depth).rev();
-            let different = depths.map(|depth| opened(candidate, depth).cmp(&opened(other, depth)));
-            different
-                .into_iter()
-                .find(|order| order.is_ne())
-                .unwrap_or(candidate.place.cmp(&other.place))
-        };
-        let order = |one: &Candidate, other: &Candidate| {
-            let known = (one.opened, one.alone, one.need).cmp(&(other.opened, other.alone, other.need));
-            known.then_with(|| around(one, other))
-        };
-        let rest = &mut self.scratch.candidates[at..];
-        let count = rest.len().min(SORTED_AT_ONCE);
-        if count < rest.len() {
-            rest.select_nth_unstable_by(count, order);
-        }
-        rest[..count].sort_unstable_by(order);
-        at + count
     }
 
     fn is_out_of_budget(&mut self) -> bool {

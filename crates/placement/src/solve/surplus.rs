@@ -32,6 +32,7 @@ pub(crate) fn add(
         let put = Put {
             item: 0,
             node: assignment.node.0,
+            cell: assignment.cell,
             pods: assignment.pods,
         };
         scratch
@@ -58,6 +59,7 @@ pub(crate) fn add(
             plan.assignments.push(Assignment {
                 pod_group: item.pod_group,
                 node: NodeId(put.node),
+                cell: put.cell,
                 shape,
                 pods: put.pods,
             });
@@ -76,41 +78,48 @@ pub(crate) fn add(
     merge(&mut plan.assignments);
 }
 
-/// The places that more pods of a scope may go to.
+/// The places that more pods of a scope may go to: those that it and every scope around it settled in.
 fn allowed((view, gang, problem): (View, &Gang, &Problem), minimum: &[Assignment], scope: usize) -> Vec<Place> {
-    let stated = || {
-        problem
-            .around(scope)
-            .filter(|around| problem.scopes[*around].narrowest() > 0)
-    };
-    let Some(narrowest) = stated().max_by_key(|around| problem.scopes[*around].narrowest()) else {
-        return vec![ROOT];
-    };
-    let occupied = |scope| occupied((view, gang, problem), minimum, scope);
-    let mut places = occupied(narrowest);
-    for around in stated().filter(|around| *around != narrowest) {
-        let depth = problem.scopes[around].narrowest();
-        let settled = occupied(around);
-        places.retain(|place| settled.contains(&view.tree.widen(*place, depth)));
-    }
-    places
+    let stated = problem
+        .around(scope)
+        .filter(|around| problem.scopes[*around].narrowest() > 0);
+    stated.fold(vec![ROOT], |places, around| {
+        let settled = occupied((view, gang, problem), minimum, around);
+        let narrower = |one: Place, other: Place| {
+            let inner = if one.depth < other.depth { other } else { one };
+            let outer = if one.depth < other.depth { one } else { other };
+            view.tree.is_within(inner, outer).then_some(inner)
+        };
+        let shared = places
+            .iter()
+            .flat_map(|place| settled.iter().filter_map(|other| narrower(*place, *other)));
+        shared.collect()
+    })
 }
 
 /// The domains that a scope's pods lie in, at the narrowest level that it states.
 fn occupied((view, gang, problem): (View, &Gang, &Problem), minimum: &[Assignment], scope: usize) -> Vec<Place> {
-    let depth = problem.scopes[scope].narrowest();
     let is_member = |pod_group: usize| {
         problem
             .around(problem.scope_of[pod_group])
             .any(|around| around == scope)
     };
-    let new = minimum
-        .iter()
-        .filter(|assignment| is_member(assignment.pod_group))
-        .map(|assignment| assignment.node);
-    let mut nodes: Vec<NodeId> = new.collect();
+    let new = || minimum.iter().filter(|assignment| is_member(assignment.pod_group));
+    let stated = &problem.scopes[scope];
+    let mut depth = stated.narrowest();
+    if depth == view.tree.cell_depth() {
+        let mut cells: Vec<Option<Place>> = new().map(|assignment| cell(view, assignment)).collect();
+        cells.dedup();
+        match cells.as_slice() {
+            [Some(only)] => return vec![*only],
+            // Which cell bound pods use is not known, so more of them could miss it.
+            _ if stated.required == depth => return Vec::new(),
+            _ => depth = view.tree.host_depth(),
+        }
+    }
+    let mut nodes: Vec<NodeId> = new().map(|assignment| assignment.node).collect();
     // Bound pods that break the scope's level do not say where more of them go, unless nothing else does.
-    if problem.scopes[scope].pin.is_some() || problem.scopes[scope].required == 0 || nodes.is_empty() {
+    if stated.pin.is_some() || stated.required == 0 || nodes.is_empty() {
         let members = gang
             .pod_groups
             .iter()
@@ -125,11 +134,18 @@ fn occupied((view, gang, problem): (View, &Gang, &Problem), minimum: &[Assignmen
     places
 }
 
+/// The cell that pods were put into; a node that states none is one.
+fn cell(view: View, assignment: &Assignment) -> Option<Place> {
+    let is_cell = view.cells.count(assignment.node.0) == 0;
+    let number = assignment.cell.or(is_cell.then_some(0))?;
+    Some(view.tree.cell(assignment.node.0, number))
+}
+
 /// One assignment per pod-group and node.
 fn merge(assignments: &mut Vec<Assignment>) {
     assignments.sort_unstable();
     assignments.dedup_by(|next, kept| {
-        let same = (next.pod_group, next.node) == (kept.pod_group, kept.node);
+        let same = (next.pod_group, next.node, next.cell) == (kept.pod_group, kept.node, kept.cell);
         if same {
             kept.pods += next.pods;
         }

@@ -20,6 +20,7 @@ fn member(dice: &mut Dice, family: Family) -> Instance {
     let host = |dice: &mut Dice, index: u32| Host {
         free: (0..resources).map(|_| dice.roll(9) as i64).collect(),
         path: Some(vec![index / 12, index / 4]),
+        cells: vec![],
     };
     let hosts: Vec<Host> = (0..24).map(|index| host(dice, index)).collect();
     let mut scopes = vec![Scope {

@@ -26,9 +26,12 @@ pub(crate) fn instance(seed: u64) -> Instance {
     let levels = dice.roll(3) as usize;
     let capacity = 1 + dice.roll(8);
     let count = 2 + dice.roll(11) as usize;
-    let hosts: Vec<Host> = (0..count)
+    let mut hosts: Vec<Host> = (0..count)
         .map(|_| host(&mut dice, levels, resources, capacity))
         .collect();
+    if dice.chance(15) {
+        hosts.iter_mut().for_each(|host| add_cells(host, &mut dice));
+    }
     let totals = vec![capacity * count as u64; resources];
     let mut instance = Instance {
         levels,
@@ -70,11 +73,36 @@ fn host(dice: &mut Dice, levels: usize, resources: usize, capacity: u64) -> Host
     let amount = |dice: &mut Dice| if is_full { 0 } else { dice.roll(capacity + 1) as i64 };
     let free = (0..resources).map(|_| amount(dice)).collect();
     let path = (levels == 0 || !dice.chance(4)).then(|| (0..levels).map(|_| dice.roll(3) as u32).collect());
-    Host { free, path }
+    Host {
+        free,
+        path,
+        cells: Vec::new(),
+    }
+}
+
+/// Most hosts have two or three cells; what others run there may sit in any of them, so the cells of a host may have
+/// less free than the host, and also more.
+fn add_cells(host: &mut Host, dice: &mut Dice) {
+    if dice.chance(25) {
+        return;
+    }
+    let counts: Vec<bool> = host.free.iter().map(|_| dice.chance(75)).collect();
+    let cell = |dice: &mut Dice| {
+        let by_resource = host.free.iter().zip(&counts);
+        let free =
+            by_resource.map(|(free, counts)| counts.then(|| dice.roll((*free as u64 * 3).div_ceil(4) + 2) as i64));
+        free.collect()
+    };
+    host.cells = (0..2 + dice.roll(2)).map(|_| cell(dice)).collect();
+}
+
+/// Depths that a scope can ask for.
+fn depths(instance: &Instance) -> u64 {
+    let has_cells = instance.hosts.iter().any(|host| !host.cells.is_empty());
+    instance.levels as u64 + 1 + u64::from(has_cells)
 }
 
 fn add_gang(instance: &mut Instance, dice: &mut Dice, capacity: u64) {
-    let depths = instance.levels as u64 + 1;
     if dice.chance(8) && instance.levels > 0 {
         let required = 1 + dice.roll(instance.levels as u64) as usize;
         let others = vec![dice.roll(instance.hosts.len() as u64) as usize];
@@ -125,14 +153,14 @@ fn add_gang(instance: &mut Instance, dice: &mut Dice, capacity: u64) {
     if dice.chance(12) {
         let group = dice.roll(groups as u64) as usize;
         let bound = dice.roll(instance.hosts.len() as u64) as usize;
-        if instance.hosts[bound].path.is_some() || depths == 1 {
+        if instance.hosts[bound].path.is_some() || instance.levels == 0 {
             instance.groups[group].bound = vec![bound];
         }
     }
 }
 
 fn push_scope(instance: &mut Instance, dice: &mut Dice, parent: Option<usize>, tier: usize, percent: u64) -> usize {
-    let depths = instance.levels as u64 + 1;
+    let depths = depths(instance);
     let mut level = |percent| {
         if dice.chance(percent) {
             1 + dice.roll(depths) as usize

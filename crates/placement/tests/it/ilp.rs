@@ -34,6 +34,7 @@ fn instance(dice: &mut Dice) -> Instance {
         Host {
             free: vec![free],
             path: Some(vec![block_of(rack) as u32, rack as u32]),
+            cells: vec![],
         }
     };
     let hosts: Vec<Host> = (0..HOSTS).map(|index| host(dice, index)).collect();

@@ -2,7 +2,7 @@
 //! nothing.
 
 use grove_placement::{Budget, Solver};
-use grove_plancheck::Instance;
+use grove_plancheck::{Instance, Put};
 
 use crate::generate::{Dice, instance};
 use crate::world::{Answer, build, solve};
@@ -91,7 +91,7 @@ fn a_surplus_is_placed_and_costs_no_preference() {
                     with_surplus[..3],
                     "seed {seed}: no preference is given up for a surplus"
                 );
-                let pods = |puts: &[(usize, usize, u32)]| puts.iter().map(|put| put.2).sum::<u32>();
+                let pods = |puts: &[Put]| puts.iter().map(|put| put.pods).sum::<u32>();
                 extended += usize::from(pods(&all) > pods(&puts));
             }
             (minimum, all) => assert_eq!(minimum, all, "seed {seed}"),

@@ -86,6 +86,7 @@ impl Site {
         let assignments = vec![Assignment {
             pod_group: 0,
             node,
+            cell: None,
             shape: self.shape(gpus),
             pods,
         }];

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use grove_placement::{
-    Attribute, Budget, Cluster, Gang, Group, Level, Mark, NodeId, NodeSpec, Outcome, Pack, Plan, PodGroup, Replica,
-    Requirement, Rules, Shape, Solver, Stance, Test, TopologySpec, Traits,
+    Amounts, Attribute, Budget, Cluster, Gang, Group, Level, Mark, NodeId, NodeSpec, Outcome, Pack, Plan, PodGroup,
+    Replica, Requirement, Resource, Rules, Shape, Solver, Stance, Test, TopologySpec, Traits,
 };
 use grove_plancheck::{Instance, Put, check, key};
 
@@ -18,7 +18,7 @@ pub(crate) struct World {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
     Placed {
-        puts: Vec<(usize, usize, u32)>,
+        puts: Vec<Put>,
         key: Vec<u64>,
         optimal: bool,
     },
@@ -40,7 +40,7 @@ pub(crate) fn build(instance: &Instance) -> World {
         word: word(depth),
         key: format!("key/{depth}"),
     };
-    let levels: Vec<Level> = (1..=instance.levels + 1).map(level).collect();
+    let levels: Vec<Level> = (1..=instance.levels + 2).map(level).collect();
     let topology = cluster.set_topology(TopologySpec {
         name: "t".to_owned(),
         levels,
@@ -151,12 +151,7 @@ fn marks_of(marks: &[Mark], instance: &Instance, group: usize) -> Vec<(Mark, Sta
     stances.filter(|(_, stance)| *stance != Stance::default()).collect()
 }
 
-fn add_host(
-    cluster: &mut Cluster,
-    instance: &Instance,
-    host: usize,
-    resources: &[grove_placement::Resource],
-) -> NodeId {
+fn add_host(cluster: &mut Cluster, instance: &Instance, host: usize, resources: &[Resource]) -> NodeId {
     let spec = &instance.hosts[host];
     let values = spec.path.iter().flatten().enumerate();
     let mut labels: BTreeMap<String, String> = values
@@ -185,7 +180,16 @@ fn add_host(
         .iter()
         .enumerate()
         .map(|(index, resource)| (*resource, share(index) - spec.free[index] as u64));
-    cluster.take(node, &used.collect());
+    let used: Amounts = used.collect();
+    cluster.take(node, &used);
+    // What others use counts in every cell.
+    let stated = |cell: &Vec<Option<i64>>| -> Vec<(Resource, u64)> {
+        let all = resources.iter().zip(cell);
+        let counted = all.filter_map(|(resource, free)| Some((*resource, (*free)? as u64 + used.get(*resource))));
+        counted.collect()
+    };
+    let cells: Vec<_> = spec.cells.iter().map(stated).collect();
+    cluster.set_cells(node, &cells);
     node
 }
 
@@ -212,6 +216,7 @@ pub(crate) fn judge(instance: &Instance, hosts: &[NodeId], plan: &Plan) -> Answe
         .map(|assignment| Put {
             group: assignment.pod_group,
             host: host(assignment.node),
+            cell: assignment.cell.map(usize::from),
             pods: assignment.pods,
         })
         .collect();
@@ -233,7 +238,6 @@ pub(crate) fn judge(instance: &Instance, hosts: &[NodeId], plan: &Plan) -> Answe
             "the engine knows how good its plan is\n{instance:?}\n{puts:?}"
         );
     }
-    let puts = puts.iter().map(|put| (put.group, put.host, put.pods)).collect();
     Answer::Placed {
         puts,
         key,

@@ -133,6 +133,7 @@ impl Audit {
             puts.extend(hosts.map(|host| Put {
                 group: index,
                 host,
+                cell: None,
                 pods: 1,
             }));
             instance.groups.push(PodGroup {
@@ -218,6 +219,7 @@ impl Audit {
         Host {
             free: free.collect(),
             path: values.map(|values| values.iter().map(code).collect()),
+            cells: vec![],
         }
     }
 

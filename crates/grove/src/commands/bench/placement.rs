@@ -196,6 +196,7 @@ fn is_accepted(instance: &Instance, gang: &Gang, plan: &Plan) -> bool {
             .map(|resource| cluster.free(*node, *resource))
             .collect(),
         path: Some(path(cluster, *node)),
+        cells: vec![],
     };
     let scope = |parent, tier, pack: &Pack| Scope {
         parent,
@@ -231,6 +232,7 @@ fn is_accepted(instance: &Instance, gang: &Gang, plan: &Plan) -> bool {
     let puts = plan.assignments.iter().map(|assignment| Put {
         group: assignment.pod_group,
         host: nodes.binary_search(&assignment.node).unwrap_or(usize::MAX),
+        cell: assignment.cell.map(usize::from),
         pods: assignment.pods,
     });
     check(&judged, &puts.collect::<Vec<_>>()).is_empty()

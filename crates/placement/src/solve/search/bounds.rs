@@ -5,6 +5,7 @@
 use std::ops::Range;
 
 use super::Search;
+use crate::resources::Resource;
 use crate::solve::fill::Need;
 use crate::solve::overlay::opens;
 use crate::solve::rank::{Objective, Rank};
@@ -14,8 +15,8 @@ impl Search<'_> {
     /// Pods of a shape that a place has room for.
     pub(super) fn room(&self, place: Place, shape: usize) -> u64 {
         let shape = &self.view.shapes[self.problem.shapes[shape].0 as usize];
-        if place.depth == self.view.tree.host_depth() {
-            return u64::from(shape.rooms[place.id as usize]);
+        if let Some(at) = self.view.node_of(place) {
+            return u64::from(self.view.room_at(shape, at));
         }
         u64::from(shape.counts(self.view.topology).pods[place.id as usize])
     }
@@ -46,8 +47,18 @@ impl Search<'_> {
                 let shape = &self.view.shapes[self.problem.shapes[item.shape].0 as usize];
                 shape.requests.get(*resource).saturating_mul(u64::from(item.pods))
             });
-            asked.fold(0, u64::saturating_add) <= opens(self.view, place, Some(*resource))
+            let asked = asked.fold(0, u64::saturating_add);
+            asked <= opens(self.view, place, Some(*resource)) && asked <= self.in_cell(place, *resource)
         })
+    }
+
+    /// What a place has free of a resource if it is a cell that counts it; else there is no bound.
+    fn in_cell(&self, place: Place, resource: Resource) -> u64 {
+        let Some((node, Some(cell))) = self.view.node_of(place) else {
+            return u64::MAX;
+        };
+        let free = self.view.cells.free(self.view.ledger, (node, cell), resource);
+        free.map_or(u64::MAX, |free| free.max(0) as u64)
     }
 
     /// Whether the places around a new target still hold all items that are confined to them by now.
@@ -81,7 +92,7 @@ impl Search<'_> {
             opens,
             ..Need::default()
         };
-        if place.depth == self.view.tree.host_depth() {
+        if place.depth >= self.view.tree.host_depth() {
             return need;
         }
         let children = &self.view.tree.domains[place.id as usize].children;
