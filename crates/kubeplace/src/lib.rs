@@ -1,7 +1,7 @@
 //! Kubernetes objects in the terms of the placement engine.
 //!
 //! ```text
-//! Node, ClusterTopology, bound Pod, volumes ─▶ Mirror ── keeps ──▶ placement::Cluster
+//! Node, NUMA cells, ClusterTopology, bound Pod, volumes ─▶ Mirror ── keeps ──▶ placement::Cluster
 //! PodGang + its pods ─────────────────────────▶ Mirror::gang ────▶ GangRequest ─ placement::Solver ─▶ Plan ─▶ bindings
 //! ```
 //!
@@ -13,6 +13,7 @@
 //! Deliberately not here: watching, binding, queues, priorities, and any choice of where a pod goes.
 
 mod apart;
+mod cells;
 mod eligibility;
 mod gang;
 mod mirror;
@@ -25,6 +26,7 @@ mod topology;
 mod unsupported;
 mod volumes;
 
+pub use cells::{NodeResourceTopology, Zone, ZoneResource};
 pub use gang::{Binding, GangRequest};
 pub use mirror::{Mirror, PodKey};
 pub use topology::spec as topology_spec;

@@ -14,6 +14,7 @@ use grove_topology::Topology;
 use k8s_openapi::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim, Pod, PodSpec};
 
 use crate::apart::{self, Term};
+use crate::cells::{NodeResourceTopology, Publication};
 use crate::selector::Labels;
 use crate::unsupported::Unsupported;
 use crate::volumes::Volumes;
@@ -51,6 +52,8 @@ pub struct Mirror {
     replicas: BTreeMap<ReplicaKey, Vec<PodKey>>,
     terms: Vec<(Term, Mark)>,
     volumes: Volumes,
+    /// By node.
+    cells: BTreeMap<String, Publication>,
 }
 
 /// The name of the topology without levels; no object can have it.
@@ -75,6 +78,7 @@ impl Mirror {
             replicas: BTreeMap::new(),
             terms: Vec::new(),
             volumes: Volumes::default(),
+            cells: BTreeMap::new(),
         }
     }
 
@@ -110,12 +114,37 @@ impl Mirror {
                 take(&mut self.cluster, resident);
             }
         }
+        self.restate_cells(&name);
     }
 
     /// The node is gone. Its pods keep their places until they are gone too, should the node return.
     pub fn remove_node(&mut self, name: &str) {
         if let Some(id) = self.cluster.node(name) {
             self.cluster.remove_node(id);
+        }
+    }
+
+    /// Takes over what a node says of its NUMA cells. The pods that the API shows on the node are counted in it.
+    pub fn set_cells(&mut self, published: &NodeResourceTopology) {
+        let node = published.metadata.name.clone().unwrap_or_default();
+        let residents = self.residents.iter();
+        let on_node = residents.filter(|(_, resident)| resident.node == node && !resident.assumed);
+        let counted = on_node.map(|(key, resident)| (key.clone(), resident.amounts.clone()));
+        let publication = Publication::new(&mut self.cluster, published, counted.collect());
+        self.cells.insert(node.clone(), publication);
+        self.restate_cells(&node);
+    }
+
+    /// The node says nothing of cells any more: it is one.
+    pub fn remove_cells(&mut self, node: &str) {
+        self.cells.remove(node);
+        self.restate_cells(node);
+    }
+
+    fn restate_cells(&mut self, node: &str) {
+        if let Some(id) = self.cluster.node(node) {
+            let cells = self.cells.get(node).map(Publication::cells).unwrap_or_default();
+            self.cluster.set_cells(id, &cells);
         }
     }
 
@@ -143,6 +172,13 @@ impl Mirror {
             return;
         };
         give_back(&mut self.cluster, &resident);
+        if self
+            .cells
+            .get_mut(&resident.node)
+            .is_some_and(|cells| cells.counted.remove(key).is_some())
+        {
+            self.restate_cells(&resident.node);
+        }
         if let Some(replica) = replica_of(&key.namespace, &resident.labels)
             && let Some(members) = self.replicas.get_mut(&replica)
         {

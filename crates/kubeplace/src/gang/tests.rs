@@ -5,6 +5,7 @@ use grove_placement::{Budget, Outcome, Solver};
 use serde_json::{Value, json};
 
 use super::*;
+use crate::cells::NodeResourceTopology;
 use crate::unsupported::Unsupported;
 
 fn topology() -> grove_topology::Topology {
@@ -343,6 +344,59 @@ fn levels_below_the_host_are_met_by_a_host() {
     let pods = pods(2, &json!({}));
     let placed = place(&mut two_racks(), &gang(&pods, 2, "x/numa"), &pods).unwrap();
     assert_eq!(placed[0].1, placed[1].1);
+}
+
+/// A node with two cells that have this many GPUs left; CPUs are plenty.
+fn cells(node: &str, gpus: [u32; 2]) -> NodeResourceTopology {
+    let zone = |cell: usize| {
+        json!({"name": format!("node-{cell}"), "type": "Node", "resources": [
+            {"name": "nvidia.com/gpu", "capacity": "4", "allocatable": "4", "available": gpus[cell].to_string()},
+            {"name": "cpu", "capacity": "32", "allocatable": "32", "available": "32"},
+        ]})
+    };
+    let socket = json!({"name": "socket-0", "type": "Socket"});
+    serde_json::from_value(json!({"metadata": {"name": node}, "zones": [zone(1), socket, zone(0)]})).unwrap()
+}
+
+// shows: G244-13
+#[test]
+fn two_gpus_of_one_numa_cell_are_found_on_hosts_of_eight() {
+    let two = json!({"containers": [{"name": "m", "resources": {"limits": {"nvidia.com/gpu": "2", "cpu": "16"}}}]});
+    let (bench, loose) = (pods(1, &two), pod("loose", 0, two.clone()));
+    let mut mirror = two_racks();
+    let place = |mirror: &mut Mirror, level: &str| place(mirror, &gang(&bench, 1, level), &bench);
+    for host in ["a1", "a2", "b1"] {
+        mirror.set_cells(&cells(host, [1, 1]));
+    }
+    mirror.set_cells(&cells("b2", [1, 2]));
+    let placed = place(&mut mirror, "x/numa").unwrap();
+    assert_eq!(
+        placed,
+        [("p0".to_owned(), "b2".to_owned())],
+        "the only cell with two left"
+    );
+    // A pod that came after b2 spoke may sit in that very cell.
+    mirror.assume(&loose, "b2");
+    assert_eq!(place(&mut mirror, "x/numa"), None);
+    assert!(
+        place(&mut mirror, "kubernetes.io/hostname").is_some(),
+        "a host is easier to find"
+    );
+    // The node speaks again: the pod got the other cell's, and when it leaves that is not known to be free before the
+    // node says so.
+    mirror.remove_pod(&key(&loose));
+    let mut running = loose.clone();
+    running.spec.as_mut().unwrap().node_name = Some("b2".to_owned());
+    mirror.set_pod(&running);
+    mirror.set_cells(&cells("b2", [0, 1]));
+    assert_eq!(place(&mut mirror, "x/numa"), None);
+    mirror.remove_pod(&key(&loose));
+    assert_eq!(place(&mut mirror, "x/numa"), None);
+    mirror.remove_cells("b2");
+    assert!(
+        place(&mut mirror, "x/numa").is_some(),
+        "a host that says nothing is one cell"
+    );
 }
 
 #[test]

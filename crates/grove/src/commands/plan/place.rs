@@ -163,6 +163,9 @@ fn mirror(input: &Input) -> Mirror {
     for pod in &input.pods {
         mirror.set_pod(pod);
     }
+    for cells in &input.cells {
+        mirror.set_cells(cells);
+    }
     mirror
 }
 

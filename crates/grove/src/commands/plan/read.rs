@@ -6,6 +6,7 @@ use std::path::Path;
 
 use grove_api::topology::{DEFAULT_TOPOLOGY_NAME, DomainWord, TopologyLevel};
 use grove_api::{ClusterTopology, ClusterTopologySpec, PodCliqueSet};
+use grove_kubeplace::NodeResourceTopology;
 use grove_topology::survey::{NodeLabels, discover};
 use k8s_openapi::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim, Pod};
 use k8s_openapi::api::scheduling::v1::PriorityClass;
@@ -21,6 +22,8 @@ use crate::topologies::Topologies;
 pub(super) struct Input {
     pub(super) topologies: Topologies,
     pub(super) nodes: Vec<Node>,
+    /// What nodes say of their NUMA cells.
+    pub(super) cells: Vec<NodeResourceTopology>,
     pub(super) pods: Vec<Pod>,
     pub(super) claims: Vec<PersistentVolumeClaim>,
     pub(super) volumes: Vec<PersistentVolume>,
@@ -48,6 +51,7 @@ impl Input {
         Self {
             topologies: Topologies::new(topology_domain_name),
             nodes: vec![],
+            cells: vec![],
             pods: vec![],
             claims: vec![],
             volumes: vec![],
@@ -82,6 +86,7 @@ impl Input {
         }
         match kind.as_str() {
             "Node" => self.nodes.push(read(object, place)?),
+            "NodeResourceTopology" => self.cells.push(read(object, place)?),
             "Pod" => self.pods.push(read(object, place)?),
             "PersistentVolumeClaim" => self.claims.push(read(object, place)?),
             "PersistentVolume" => self.volumes.push(read(object, place)?),

@@ -62,6 +62,31 @@ fn results(answer: &Answer) -> Vec<(&str, Verdict)> {
         .collect()
 }
 
+// shows: G244-13
+#[test]
+fn a_numa_level_is_met_in_one_cell_of_a_host_that_says_what_its_cells_have() {
+    let cells = |node: &str, left: [usize; 2]| {
+        let zone = |cell: usize| {
+            json!({"name": format!("node-{cell}"), "type": "Node",
+                "resources": [{"name": "nvidia.com/gpu", "available": left[cell].to_string()}]})
+        };
+        json!({"apiVersion": "topology.node.k8s.io/v1alpha2", "kind": "NodeResourceTopology",
+            "metadata": {"name": node}, "zones": [zone(0), zone(1)]})
+        .to_string()
+    };
+    let bench = set("bench", (1, 2), json!({"topologyConstraint": {"packDomain": "numa"}}));
+    let levels = [LEVELS[0], LEVELS[1], "numa=x/numa"];
+    let [full, open] = [cells("r0h0", [1, 1]), cells("r0h1", [1, 4])];
+    let answer = plan(&[&nodes(1, 2), &full, &open, &bench], &levels).unwrap();
+    let scope = &answer.gangs[0].scopes[0];
+    assert_eq!(
+        scope.domains.last(),
+        Some(&("numa".to_owned(), vec!["r0h1/1".to_owned()]))
+    );
+    let refused = plan(&[&nodes(1, 1), &full, &bench], &levels).unwrap();
+    assert_eq!(results(&refused), [("bench-0", Verdict::Infeasible)]);
+}
+
 #[test]
 fn gangs_are_placed_one_after_the_other_and_refusals_say_why() {
     let nodes = nodes(2, 2);
