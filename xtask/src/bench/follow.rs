@@ -1,4 +1,4 @@
-//! Watching pods come into being and lose their gates, reading as little of them as that takes.
+//! Watching pods come into being, lose their gates and get their nodes, reading as little of them as that takes.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -18,7 +18,7 @@ use serde::de::IgnoredAny;
 /// The API server ends a watch after this many seconds.
 const WATCH_SECS: u32 = 290;
 
-/// A pod and whether gates hold it.
+/// A pod, whether gates hold it and whether it has a node.
 #[derive(Clone, Debug, Deserialize)]
 struct SeenPod {
     metadata: ObjectMeta,
@@ -30,6 +30,7 @@ struct SeenPod {
 struct SeenSpec {
     #[serde(default)]
     scheduling_gates: Vec<IgnoredAny>,
+    node_name: Option<IgnoredAny>,
 }
 
 impl Resource for SeenPod {
@@ -68,19 +69,31 @@ pub(super) struct Times {
     pub(super) ungated: Instant,
 }
 
-/// An open watch on the pods that the operator makes.
+/// When the first of a number of pods was bound, and when the last.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bound {
+    pub(super) first: Instant,
+    pub(super) last: Instant,
+}
+
+/// An open watch on pods.
 pub(super) struct Follower(BoxStream<'static, Result<WatchEvent<SeenPod>, kube::Error>>);
 
 impl Follower {
-    /// Watches from now on: pods that are there already are not counted.
+    /// Watches the operator's pods from now on: those that are there already are not counted.
     pub(super) async fn open(client: &Client, namespace: &str) -> Result<Self> {
-        let pods = Api::<SeenPod>::namespaced(client.clone(), namespace);
         let selector = format!("{}={}", labels::MANAGED_BY, labels::MANAGED_BY_OPERATOR);
+        Self::of(client, namespace, &selector).await
+    }
+
+    /// Watches the pods that a selector selects from now on.
+    pub(super) async fn of(client: &Client, namespace: &str, selector: &str) -> Result<Self> {
+        let pods = Api::<SeenPod>::namespaced(client.clone(), namespace);
         let now = Api::<Pod>::namespaced(client.clone(), namespace)
             .list_metadata(&kube::api::ListParams::default().limit(1))
             .await?;
         let version = now.metadata.resource_version.unwrap_or_default();
-        let parameters = WatchParams::default().labels(&selector).timeout(WATCH_SECS);
+        let parameters = WatchParams::default().labels(selector).timeout(WATCH_SECS);
         Ok(Self(pods.watch(&parameters, &version).await?.boxed()))
     }
 
@@ -116,5 +129,28 @@ impl Follower {
             free.len()
         ))
         .context("the watch on pods ended too early")
+    }
+
+    /// Waits until this many pods have a node.
+    pub(super) async fn bound(&mut self, pods: usize) -> Result<Bound> {
+        let mut bound = BTreeSet::new();
+        let mut first = None;
+        while let Some(event) = self.0.try_next().await? {
+            let pod = match event {
+                WatchEvent::Added(pod) | WatchEvent::Modified(pod) => pod,
+                WatchEvent::Error(status) => bail!("the watch on pods broke: {}", status.message),
+                WatchEvent::Deleted(_) | WatchEvent::Bookmark(_) => continue,
+            };
+            if pod.spec.node_name.is_none() {
+                continue;
+            }
+            let now = Instant::now();
+            let first = *first.get_or_insert(now);
+            bound.insert(pod.name_any());
+            if bound.len() >= pods {
+                return Ok(Bound { first, last: now });
+            }
+        }
+        bail!("{} of {pods} pods were bound when the watch on them ended", bound.len())
     }
 }

@@ -92,7 +92,7 @@ async fn by_bare_client(client: &Client, copies: &Copies, name: &str) -> Result<
 }
 
 /// The 50th and the 99th of a hundred.
-fn percentiles(mut times: Vec<f64>) -> [f64; 2] {
+pub(super) fn percentiles(mut times: Vec<f64>) -> [f64; 2] {
     times.sort_by(f64::total_cmp);
     [0.5, 0.99].map(|share| {
         let rank = (times.len() as f64 * share).ceil() as usize;

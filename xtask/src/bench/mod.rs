@@ -6,6 +6,7 @@ mod follow;
 mod latency;
 mod operator;
 mod process;
+mod scheduler;
 mod throughput;
 
 use anyhow::Result;
@@ -21,6 +22,8 @@ pub(crate) struct Args {
 enum What {
     /// The workload operator: how fast sets become pods, with how many requests, and at what cost
     Operator(operator::Args),
+    /// The gang scheduler: how fast gangs are bound, beside kube-scheduler and a bare client, and at what cost
+    Scheduler(scheduler::Args),
 }
 
 /// Who reads the numbers.
@@ -33,5 +36,6 @@ enum Output {
 pub(crate) fn run(args: &Args) -> Result<()> {
     match &args.what {
         What::Operator(args) => operator::run(args),
+        What::Scheduler(args) => scheduler::run(args),
     }
 }

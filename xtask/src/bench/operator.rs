@@ -12,7 +12,7 @@ use kube::runtime::wait::{await_condition, conditions};
 
 use super::Output;
 use super::latency::{self, Latency};
-use super::process::Operator;
+use super::process::Measured;
 use super::throughput::{self, Case, Throughput};
 
 #[derive(Debug, clap::Args)]
@@ -61,7 +61,7 @@ pub(super) fn run(args: &Args) -> Result<()> {
 /// A control plane with Grove's kinds, and an operator that is ready.
 pub(super) struct Stage {
     // Dropped in this order: the operator ends before the API server.
-    pub(super) operator: Operator,
+    pub(super) operator: Measured,
     pub(super) client: Client,
     pub(super) plane: ControlPlane,
 }
@@ -71,19 +71,25 @@ impl Stage {
         let bare = ControlPlane::builder().controller_manager(false).kubelets(false);
         let plane = bare.start().await?;
         let client = plane.client(Identity::Admin).await?;
-        let definitions = Api::all(client.clone());
-        for definition in crds::all() {
-            let made = definitions.create(&PostParams::default(), &definition).await?;
-            let name = made.metadata.name.unwrap_or_default();
-            await_condition(definitions.clone(), &name, conditions::is_crd_established()).await?;
-        }
-        let operator = Operator::start(grove, &plane.kubeconfig(Identity::Admin)).await?;
+        install(&client).await?;
+        let operator = Measured::operator(grove, &plane.kubeconfig(Identity::Admin)).await?;
         Ok(Self {
             operator,
             client,
             plane,
         })
     }
+}
+
+/// Makes Grove's kinds.
+pub(super) async fn install(client: &Client) -> Result<()> {
+    let definitions = Api::all(client.clone());
+    for definition in crds::all() {
+        let made = definitions.create(&PostParams::default(), &definition).await?;
+        let name = made.metadata.name.unwrap_or_default();
+        await_condition(definitions.clone(), &name, conditions::is_crd_established()).await?;
+    }
+    Ok(())
 }
 
 fn print(output: Output, cases: &[Throughput], latency: Option<&Latency>) -> Result<()> {

@@ -1,0 +1,171 @@
+//! `cargo xtask bench scheduler`: gangs on a real control plane, bound by `grove scheduler`, beside what others make of the
+//! same nodes and pods in the same run: kube-scheduler, which knows no gangs, and a bare client, which decides nothing.
+
+mod rate;
+mod stage;
+mod wait;
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use grove_e2e::binary;
+use serde::Serialize;
+
+use super::Output;
+use stage::Stage;
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[arg(short, long, value_enum, default_value = "table")]
+    output: Output,
+    /// Runs only cases whose name contains this: rate-1000, rate-5000, idle, hopeless, large
+    #[arg(long, default_value = "")]
+    only: String,
+    /// Every size divided by ten and one round, to see whether the measurement works
+    #[arg(long)]
+    quick: bool,
+    /// The profile that grove is built with
+    #[arg(long, default_value = "release")]
+    profile: String,
+    /// Measures this program instead of building one, such as that of another release
+    #[arg(long, value_name = "FILE")]
+    grove: Option<PathBuf>,
+}
+
+/// How much of everything.
+#[derive(Clone, Copy, Debug)]
+struct Sizes {
+    divide: usize,
+    rounds: usize,
+    pairs: usize,
+}
+
+impl Sizes {
+    const FULL: Self = Self {
+        divide: 1,
+        rounds: 3,
+        pairs: 50,
+    };
+    const QUICK: Self = Self {
+        divide: 10,
+        rounds: 1,
+        pairs: 5,
+    };
+}
+
+/// What a case came to. The names are read by others; what a case does not measure is null.
+#[derive(Clone, Debug, Default, Serialize)]
+struct Row {
+    case: &'static str,
+    nodes: usize,
+    gangs: usize,
+    pods: usize,
+    /// From the first bind to the last; of one gang, from its creation.
+    bound_s: Option<f64>,
+    pods_per_s: Option<f64>,
+    bare_bind_pods_per_s: Option<f64>,
+    kube_scheduler_pods_per_s: Option<f64>,
+    ratio_bare: Option<f64>,
+    ratio_kube_scheduler: Option<f64>,
+    /// From the creation of a gang of eight until all of it is bound.
+    p50_ms: Option<f64>,
+    p99_ms: Option<f64>,
+    /// The same by the bare client: the API server's own time.
+    bare_p50_ms: Option<f64>,
+    bare_p99_ms: Option<f64>,
+    /// Of `grove scheduler`, its start included.
+    cpu_s: f64,
+    peak_rss_mib: f64,
+    kube_scheduler_cpu_s: Option<f64>,
+    kube_scheduler_peak_rss_mib: Option<f64>,
+}
+
+impl Row {
+    fn of(case: &'static str, nodes: usize, (gangs, pods): (usize, usize), (cpu_s, peak_rss_mib): (f64, f64)) -> Self {
+        Self {
+            case,
+            nodes,
+            gangs,
+            pods,
+            cpu_s,
+            peak_rss_mib,
+            ..Self::default()
+        }
+    }
+}
+
+pub(super) fn run(args: &Args) -> Result<()> {
+    let grove = match &args.grove {
+        Some(grove) => grove.clone(),
+        None => binary("grove", &args.profile)?,
+    };
+    let sizes = if args.quick { Sizes::QUICK } else { Sizes::FULL };
+    let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
+    let rows = runtime.block_on(measure(&grove, &args.only, sizes))?;
+    print(args.output, &rows)
+}
+
+async fn measure(grove: &Path, only: &str, sizes: Sizes) -> Result<Vec<Row>> {
+    let is_wanted = |case: &str| case.contains(only);
+    let mut rows = Vec::new();
+    let (small, large) = (1_000 / sizes.divide, 5_000 / sizes.divide);
+    if ["rate-1000", "idle", "hopeless"].into_iter().any(is_wanted) {
+        let stage = Stage::start(grove, small).await?;
+        if is_wanted("rate-1000") {
+            rows.push(rate::measure(&stage, 400 / sizes.divide, sizes.rounds).await?);
+        }
+        if is_wanted("idle") {
+            rows.push(wait::measure_idle(&stage, sizes.pairs).await?);
+        }
+        if is_wanted("hopeless") {
+            rows.push(wait::measure_beside_hopeless(&stage, 1_000 / sizes.divide, sizes.pairs).await?);
+        }
+    }
+    if ["rate-5000", "large"].into_iter().any(is_wanted) {
+        let stage = Stage::start(grove, large).await?;
+        if is_wanted("rate-5000") {
+            rows.push(rate::measure(&stage, 1_000 / sizes.divide, sizes.rounds).await?);
+        }
+        if is_wanted("large") {
+            rows.push(wait::measure_large(&stage, 1_000 / sizes.divide).await?);
+        }
+    }
+    Ok(rows)
+}
+
+fn print(output: Output, rows: &[Row]) -> Result<()> {
+    if output == Output::Json {
+        println!("{}", serde_json::to_string_pretty(rows)?);
+        return Ok(());
+    }
+    let heads = [
+        "nodes", "gangs", "pods", "bound s", "pods/s", "bare", "kube", "/bare", "/kube", "p50 ms", "p99 ms",
+        "bare p50", "cpu s", "rss MiB", "kube cpu", "kube rss",
+    ];
+    println!("{:<22}{}", "case", heads.map(|head| format!("{head:>9}")).concat());
+    for row in rows {
+        let cell = |value: Option<f64>| match value {
+            Some(value) if value >= 100.0 => format!("{value:>9.0}"),
+            Some(value) => format!("{value:>9.2}"),
+            None => format!("{:>9}", "-"),
+        };
+        let cells = [
+            row.bound_s,
+            row.pods_per_s,
+            row.bare_bind_pods_per_s,
+            row.kube_scheduler_pods_per_s,
+            row.ratio_bare,
+            row.ratio_kube_scheduler,
+            row.p50_ms,
+            row.p99_ms,
+            row.bare_p50_ms,
+            Some(row.cpu_s),
+            Some(row.peak_rss_mib),
+            row.kube_scheduler_cpu_s,
+            row.kube_scheduler_peak_rss_mib,
+        ];
+        let counts = [row.nodes, row.gangs, row.pods].map(|count| format!("{count:>9}"));
+        println!("{:<22}{}{}", row.case, counts.concat(), cells.map(cell).concat());
+    }
+    Ok(())
+}
