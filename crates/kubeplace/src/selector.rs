@@ -7,7 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelecto
 pub(crate) type Labels = BTreeMap<String, String>;
 
 /// Whether labels match. An empty selector matches all; an operator that is not known matches nothing.
-pub(crate) fn matches(selector: &LabelSelector, labels: &Labels) -> bool {
+pub fn matches(selector: &LabelSelector, labels: &BTreeMap<String, String>) -> bool {
     let equal = |(key, value): (&String, &String)| labels.get(key) == Some(value);
     let holds = |requirement: &LabelSelectorRequirement| {
         let value = labels.get(&requirement.key);

@@ -99,7 +99,7 @@ fn measure_preemption(nodes: usize) {
                 priority: 0,
                 assignments,
                 minimum,
-                budget: None,
+                budgets: Vec::new(),
             });
         }
     }

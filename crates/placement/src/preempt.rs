@@ -22,8 +22,8 @@ pub struct Running {
     pub assignments: Vec<Assignment>,
     /// By pod-group: pods without which the gang is worth nothing.
     pub minimum: Vec<u32>,
-    /// The disruption budget that its pods count against, as an index.
-    pub budget: Option<usize>,
+    /// By pod-group: the disruption budget that its pods count against, as an index. Empty if there are none.
+    pub budgets: Vec<Option<usize>>,
 }
 
 /// What of a running gang has to go.
@@ -425,13 +425,18 @@ fn allowed<'a>(request: PreemptionRequest, units: &[&'a Victim]) -> Vec<&'a Vict
 
 fn within_budgets(request: PreemptionRequest, gone: &[&Victim]) -> bool {
     let mut left = request.budgets.to_vec();
-    gone.iter().all(|unit| match request.running[unit.running].budget {
-        None => true,
-        Some(budget) => left.get_mut(budget).is_some_and(|left| {
-            let enough = *left >= pods(unit);
-            *left = left.saturating_sub(pods(unit));
+    let mut going = gone.iter().flat_map(|unit| {
+        let budgets = &request.running[unit.running].budgets;
+        let budget = |group: usize| budgets.get(group).copied().flatten();
+        let assignments = unit.assignments.iter();
+        assignments.filter_map(move |assignment| Some((budget(assignment.pod_group)?, assignment.pods)))
+    });
+    going.all(|(budget, pods)| {
+        left.get_mut(budget).is_some_and(|left| {
+            let enough = *left >= pods;
+            *left = left.saturating_sub(pods);
             enough
-        }),
+        })
     })
 }
 

@@ -249,6 +249,14 @@ impl Core {
                 Hope::Own => false,
             });
         }
+        if stir.budgets {
+            // Whoever may evict nobody gains nothing from it.
+            let lowest = self.state.lowest_priority();
+            let parked = self.queue.parked().into_iter();
+            for (rank, unit) in parked.filter(|(rank, _)| rank.priority.0 > lowest) {
+                self.queue.add(unit, rank);
+            }
+        }
         let kept_there = |hold: &Hold| stir.room.iter().any(|node| hold.is_on(*node));
         let holders = self
             .holds

@@ -129,27 +129,28 @@ impl Core {
             return None;
         }
         let candidates = self.candidates(unit);
-        let plan = |core: &mut Self, priority: i32| {
-            let running: Vec<Running> = candidates.iter().map(|candidate| candidate.running.clone()).collect();
+        let mut running: Vec<Running> = candidates.iter().map(|candidate| candidate.running.clone()).collect();
+        let budgets = self.state.budgets.allowed();
+        let plan = |core: &mut Self, priority: i32, running: &[Running]| {
             let request = PreemptionRequest {
                 gang: &request.gang,
                 priority,
-                running: &running,
-                budgets: &[],
+                running,
+                budgets: &budgets,
             };
             preempt(&mut core.solver, core.state.mirror.cluster_mut(), request)
         };
-        if candidates
-            .iter()
-            .any(|candidate| candidate.running.priority < rank.priority.0)
-            && let Some(preemption) = plan(self, rank.priority.0)
+        if running.iter().any(|running| running.priority < rank.priority.0)
+            && let Some(preemption) = plan(self, rank.priority.0, &running)
         {
             return Some(self.evict(unit, rank, (&candidates, preemption), now));
         }
         if !may_keep {
             return None;
         }
-        let preemption = plan(self, i32::MAX)?;
+        // Nobody is evicted, so no budget is asked.
+        running.iter_mut().for_each(|running| running.budgets.clear());
+        let preemption = plan(self, i32::MAX, &running)?;
         let message = format!("{} is kept for it until there is room", preemption.domain);
         let says = because(reason::QUEUED, message, Waiting::Wait);
         self.hold(unit, rank, (preemption, says), None);
@@ -234,7 +235,7 @@ impl Core {
                 priority: self.state.priority(&gang),
                 assignments: Vec::new(),
                 minimum: minimum(&gang),
-                budget: None,
+                budgets: Vec::new(),
             },
             unit,
             pods: BTreeMap::new(),
@@ -246,6 +247,8 @@ impl Core {
                 .filter(|pod| pod::has_place(pod))
                 .cloned()
                 .collect();
+            let budget = self.state.budgets.of(members.iter().map(|pod| &**pod));
+            candidate.running.budgets.push(budget);
             for pod in members {
                 let Some((node, shape)) = self.state.mirror.footprint(&key_of(&pod)) else {
                     continue;

@@ -16,6 +16,7 @@ use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::api::scheduling::v1::PriorityClass;
 use kube::ResourceExt;
 
+use crate::budgets::Budgets;
 use crate::core::Policy;
 use crate::hand::Hand;
 use crate::pod;
@@ -34,11 +35,13 @@ pub(crate) struct Stir {
     pub(crate) room: BTreeSet<NodeId>,
     /// A node came or changed, or a topology did.
     pub(crate) nodes: bool,
+    /// A disruption budget lets pods go that it did not before.
+    pub(crate) budgets: bool,
 }
 
 impl Stir {
     pub(crate) fn is_empty(&self) -> bool {
-        self.units.is_empty() && self.room.is_empty() && !self.nodes
+        self.units.is_empty() && self.room.is_empty() && !self.nodes && !self.budgets
     }
 }
 
@@ -71,6 +74,7 @@ pub(crate) struct State {
     replicas: BTreeMap<ReplicaKey, BTreeSet<ObjectKey>>,
     nodes: BTreeMap<String, Arc<Node>>,
     priorities: BTreeMap<String, Arc<PriorityClass>>,
+    pub(crate) budgets: Budgets,
     topologies: Topologies,
     pub(crate) stir: Stir,
 }
@@ -87,6 +91,7 @@ impl State {
             replicas: BTreeMap::new(),
             nodes: BTreeMap::new(),
             priorities: BTreeMap::new(),
+            budgets: Budgets::default(),
             topologies: Topologies::default(),
             stir: Stir::default(),
         }
@@ -110,7 +115,7 @@ impl State {
                 self.topology_changed(&key.name);
             }
             Seen::PriorityClass(key, class) => put(&mut self.priorities, &key.name, class),
-            Seen::DisruptionBudget(..) => {}
+            Seen::DisruptionBudget(key, budget) => self.stir.budgets |= self.budgets.put(key, budget),
             Seen::Claim(key, Some(claim)) => {
                 self.mirror.set_claim(&claim);
                 self.volumes_changed(&key);

@@ -98,7 +98,7 @@ impl Site {
                 priority,
                 assignments,
                 minimum: vec![pods],
-                budget: None,
+                budgets: Vec::new(),
             });
         }
         fits
@@ -186,7 +186,9 @@ fn a_disruption_budget_is_not_overdrawn() {
     let mut site = site(1, 2);
     assert!(site.run(0, 2, 4, 0));
     assert!(site.run(1, 2, 4, 0));
-    site.running.iter_mut().for_each(|running| running.budget = Some(0));
+    site.running
+        .iter_mut()
+        .for_each(|running| running.budgets = vec![Some(0)]);
     let one_host = site.gang(Some("rack"), 1, 8);
     assert_eq!(
         site.preempt(&one_host, 1, &[1]),
@@ -200,6 +202,29 @@ fn a_disruption_budget_is_not_overdrawn() {
         site.preempt(&both_hosts, 1, &[4]).expect("four may go").victims.len(),
         2
     );
+}
+
+#[test]
+fn each_pod_group_has_a_disruption_budget_of_its_own() {
+    let mut site = site(1, 2);
+    assert!(site.run(0, 2, 4, 0));
+    assert!(site.run(1, 1, 8, 0));
+    // One gang of two pod-groups: the first on host 0, the second on host 1.
+    let second = site.running.pop().expect("two run");
+    let gang = &mut site.running[0];
+    gang.assignments
+        .extend(second.assignments.iter().map(|assignment| Assignment {
+            pod_group: 1,
+            ..*assignment
+        }));
+    gang.minimum = vec![0, 1];
+    gang.budgets = vec![None, Some(0)];
+    let one_host = site.gang(Some("rack"), 1, 8);
+    let found = site.preempt(&one_host, 1, &[0]).expect("no budget guards the first");
+    assert!(found.victims.len() == 1 && !found.victims[0].whole);
+    let both_hosts = site.gang(Some("rack"), 2, 8);
+    assert_eq!(site.preempt(&both_hosts, 1, &[0]), None, "the second is guarded");
+    assert!(site.preempt(&both_hosts, 1, &[1]).is_some());
 }
 
 /// Fills a small site at random.

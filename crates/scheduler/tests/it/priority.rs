@@ -4,12 +4,14 @@ use std::time::Duration;
 
 use grove_api::PodCliqueSet;
 use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::scheduling::v1::PriorityClass;
-use kube::api::{Api, PostParams};
+use kube::api::{Api, Patch, PatchParams, PostParams};
+use serde_json::json;
 
 use crate::support::{World, nodes, set};
 
-async fn class(world: &World, name: &str, value: i32) {
+pub(crate) async fn class(world: &World, name: &str, value: i32) {
     let manifest =
         format!("apiVersion: scheduling.k8s.io/v1\nkind: PriorityClass\nmetadata: {{name: {name}}}\nvalue: {value}\n");
     let class: PriorityClass = serde_saphyr::from_str(&manifest).expect("a class");
@@ -19,7 +21,7 @@ async fn class(world: &World, name: &str, value: i32) {
         .expect("a class that is taken");
 }
 
-fn important(name: &str, pods: usize, class: &str) -> String {
+pub(crate) fn important(name: &str, pods: usize, class: &str) -> String {
     let set = set(name, pods, 8, "rack");
     set.replace(
         "  template:\n",
@@ -58,6 +60,52 @@ async fn nobody_makes_room_for_an_equal() {
         .await;
     world.settle().await;
     assert_eq!(world.audit().binds, 2);
+}
+
+async fn budget(world: &World, set: &str) {
+    let manifest = format!(
+        "apiVersion: policy/v1\nkind: PodDisruptionBudget\nmetadata: {{name: {set}}}\nspec:\n  maxUnavailable: 0\n  \
+         selector: {{matchLabels: {{app.kubernetes.io/part-of: {set}}}}}\n"
+    );
+    world.create::<PodDisruptionBudget>(&manifest).await;
+    allow(world, set, 0).await;
+}
+
+/// What the disruption controller would write.
+async fn allow(world: &World, set: &str, pods: i32) {
+    let status = json!({"status": {"observedGeneration": 1, "disruptionsAllowed": pods,
+        "currentHealthy": 2, "desiredHealthy": 2, "expectedPods": 2}});
+    let api = world.all::<PodDisruptionBudget>();
+    api.patch_status(set, &PatchParams::default(), &Patch::Merge(status))
+        .await
+        .expect("a status that is taken");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_gang_goes_only_when_its_disruption_budget_allows_it() {
+    let world = World::new(nodes(1, 2, 2)).await;
+    class(&world, "high", 1000).await;
+    for name in ["a", "b"] {
+        world.create::<PodCliqueSet>(&set(name, 2, 8, "rack")).await;
+        world.await_scheduled(&format!("{name}-0"), ("True", "Placed")).await;
+        budget(&world, name).await;
+    }
+    world.create::<PodCliqueSet>(&important("urgent", 2, "high")).await;
+    world
+        .await_scheduled("urgent-0", ("False", "InsufficientCapacity"))
+        .await;
+    world.settle().await;
+    assert_eq!(world.audit().binds, 4, "nobody may go");
+    allow(&world, "b", 1).await;
+    world.settle().await;
+    assert_eq!(world.audit().binds, 4, "one of two would be of no use");
+    let racks = world.racks_of("b-").await;
+    allow(&world, "b", 2).await;
+    world.await_scheduled("urgent-0", ("True", "Placed")).await;
+    assert_eq!(world.racks_of("urgent-").await, racks);
+    assert!(world.nodes_of("a-").await.iter().all(Option::is_some), "a is guarded");
+    world.settle().await;
+    world.audit();
 }
 
 fn pod(name: &str) -> String {
