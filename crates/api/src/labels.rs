@@ -60,6 +60,9 @@ pub mod annotation {
     /// On a PodGang: node label key of the level that all gangs of the PodCliqueSet replica must share. A scaled
     /// gang's own constraint is its scaling group's, so a scheduler could not know it otherwise.
     pub const REPLICA_PACK_REQUIRED: &str = "grove.io/replica-pack-required";
+    /// On a PodGang: names of the scopes (the gang, its groups, its pod-groups) whose preferred level the operator's
+    /// policy filled in, with commas between. Nobody asked for it, so missing it does not lower the score.
+    pub const PREFERRED_BY_POLICY: &str = "grove.io/preferred-by-policy";
 }
 
 /// Finalizers.

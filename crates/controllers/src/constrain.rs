@@ -56,6 +56,7 @@ impl<'a> GroupNames<'a> {
             _ => GangKind::Base,
         };
         GangShape {
+            name: &plan.name,
             kind,
             pod_groups: pod_groups.collect(),
         }

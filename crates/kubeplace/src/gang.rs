@@ -3,7 +3,10 @@
 use grove_api::PodGang;
 use grove_api::labels::{self, annotation};
 use grove_api::podgang::{GangTopologyConstraint, PodGroup as KubePodGroup};
-use grove_placement::{Cluster, Gang, Group, NodeId, Pack, Plan, PodGroup, Replica, Shape, TopologyId, TopologySpec};
+use grove_placement::{
+    Assignment, Cluster, Gang, Group, NodeId, Pack, Plan, PodGroup, Replica, ScopeReport, Shape, Standing, TopologyId,
+    TopologySpec, report,
+};
 use k8s_openapi::api::core::v1::Pod;
 
 use crate::mirror::{Mirror, PodKey, has_ended, key, replica_of};
@@ -15,6 +18,8 @@ pub struct GangRequest {
     pub gang: Gang,
     /// The pods that wait for a place, by pod-group of `gang`, in the order of their index.
     pub pods: Vec<Vec<PodKey>>,
+    /// Scopes of `gang` that prefer what nobody asked for.
+    by_policy: Vec<String>,
 }
 
 /// A pod and the node that a plan gives it.
@@ -40,6 +45,31 @@ impl GangRequest {
             }));
         }
         bindings
+    }
+
+    /// Where the scopes of the gang lie with a plan. What nobody asked for is not missed.
+    pub fn report(&self, cluster: &Cluster, assignments: &[Assignment]) -> Vec<ScopeReport> {
+        let mut scopes = report(cluster, &self.gang, assignments);
+        for scope in scopes.iter_mut().filter(|scope| self.by_policy.contains(&scope.name)) {
+            scope.standing = Standing::Indifferent;
+        }
+        scopes
+    }
+
+    /// The same without what nobody asked for.
+    pub fn without_policy(mut self) -> Self {
+        let gang = &mut self.gang;
+        let groups = gang.groups.iter_mut().map(|group| (&group.name, &mut group.pack));
+        let pod_groups = gang.pod_groups.iter_mut().map(|group| (&group.name, &mut group.pack));
+        for (name, pack) in std::iter::once((&gang.name, &mut gang.pack))
+            .chain(groups)
+            .chain(pod_groups)
+        {
+            if self.by_policy.contains(name) {
+                pack.preferred = None;
+            }
+        }
+        self
     }
 
     /// Whether any pod waits for a place.
@@ -89,6 +119,9 @@ impl Mirror {
                 pod_groups: Vec::new(),
             },
             pods: Vec::new(),
+            by_policy: annotated(annotation::PREFERRED_BY_POLICY)
+                .map(|names| names.split(',').map(str::to_owned).collect())
+                .unwrap_or_default(),
         };
         for pod_group in &gang.spec.pod_groups {
             let in_group = configs

@@ -346,13 +346,6 @@ impl Mirror {
         Some((resident.on?, self.cluster.shape(&shape)))
     }
 
-    /// The word of a topology's narrowest level.
-    pub fn narrowest_level(&self, topology: TopologyId) -> Option<&str> {
-        let mut specs = self.topologies.values();
-        let (_, spec) = specs.find(|(id, _)| *id == topology)?;
-        spec.levels.last().map(|level| level.word.as_str())
-    }
-
     /// A topology by name, or the one of gangs that name none.
     pub(crate) fn topology(&self, name: Option<&str>) -> Option<(TopologyId, Option<&TopologySpec>)> {
         match name {

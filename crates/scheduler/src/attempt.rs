@@ -91,24 +91,9 @@ impl Core {
             .map_err(|not_placeable| Box::new(why_not(&not_placeable)))?;
         // More of a gang that runs is worth more than a preference that nobody stated.
         Ok(match standing.is_whole {
-            true => self.without_own_preferences(request),
+            true => request.without_policy(),
             false => request,
         })
-    }
-
-    /// The narrowest level is preferred by the operator's policy unless a user asks for another.
-    fn without_own_preferences(&self, mut request: GangRequest) -> GangRequest {
-        let narrowest = self.state.mirror.narrowest_level(request.gang.topology);
-        let narrowest = narrowest.filter(|_| self.policy.prefers_by_itself);
-        let gang = &mut request.gang;
-        let groups = gang.groups.iter_mut().map(|group| &mut group.pack);
-        let pod_groups = gang.pod_groups.iter_mut().map(|group| &mut group.pack);
-        for pack in std::iter::once(&mut gang.pack).chain(groups).chain(pod_groups) {
-            if pack.preferred.is_some() && pack.preferred.as_deref() == narrowest {
-                pack.preferred = None;
-            }
-        }
-        request
     }
 
     fn solve(&mut self, request: &GangRequest) -> Answer {

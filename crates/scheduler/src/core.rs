@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use grove_api::PodGang;
-use grove_api::config::{OperatorConfiguration, PreferredPacking, ScaleOut};
+use grove_api::config::{OperatorConfiguration, ScaleOut};
 use grove_api::topology::DEFAULT_TOPOLOGY_NAME;
 use grove_kubeplace::PodKey;
 use grove_placement::{Gang, Solver};
@@ -37,8 +37,6 @@ pub struct Policy {
     pub scale_out: ScaleOut,
     /// The topology of gangs that name none.
     pub default_topology: String,
-    /// Gangs prefer the narrowest level although nobody asked for it; then it does not count in their score.
-    pub prefers_by_itself: bool,
     /// How long a gang that never was whole keeps pods below its minimum, and how long a pinned pod may wait to be bound.
     pub grace: Duration,
 }
@@ -50,7 +48,6 @@ impl Default for Policy {
             hand: Hand::Binds,
             scale_out: ScaleOut::SameDomain,
             default_topology: DEFAULT_TOPOLOGY_NAME.to_owned(),
-            prefers_by_itself: true,
             grace: Duration::from_secs(30),
         }
     }
@@ -63,7 +60,6 @@ impl Policy {
         Self {
             scale_out: topology.scale_out,
             default_topology: default_reference(&topology.source).name.to_owned(),
-            prefers_by_itself: topology.preferred_packing != PreferredPacking::Never,
             ..Self::default()
         }
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use grove_api::PodGang;
 use grove_api::podgang::{PendingExplanation, Waiting};
-use grove_placement::{ScopeReport, Standing as Preference, report, score};
+use grove_placement::score;
 use grove_runtime::Notice;
 use jiff::Timestamp;
 use kube::Resource;
@@ -34,10 +34,7 @@ impl Core {
             // Some of its pods went meanwhile; that is seen next.
             return Decided::default();
         };
-        let mut scopes = report(self.state.mirror.cluster(), &request.gang, &[]);
-        if self.policy.prefers_by_itself {
-            scopes.iter_mut().for_each(forget_own_preference);
-        }
+        let scopes = request.report(self.state.mirror.cluster(), &[]);
         let statement = Statement::placed(&scopes, score(&scopes));
         self.say(unit, gang, statement, now)
     }
@@ -182,13 +179,5 @@ fn placed_where(statement: &Statement) -> String {
     match of_gang.rfind(|place| place.domains.len() == 1) {
         Some(place) => format!("Placed in {} {}", place.level, place.domains[0]),
         None => "Placed".to_owned(),
-    }
-}
-
-/// The narrowest level is preferred by the operator's policy unless a user asks for another.
-fn forget_own_preference(scope: &mut ScopeReport) {
-    let narrowest = scope.domains.last().map(|(word, _)| word);
-    if scope.preferred.as_ref() == narrowest {
-        scope.standing = Preference::Indifferent;
     }
 }

@@ -18,6 +18,7 @@ use crate::scopes::{self, Scope};
 /// A gang as far as its constraints depend on it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GangShape<'a> {
+    pub name: &'a str,
     pub kind: GangKind<'a>,
     pub pod_groups: Vec<PodGroupShape<'a>>,
 }
@@ -61,6 +62,8 @@ pub struct GangTopology {
     pub group_configs: Vec<TopologyConstraintGroupConfig>,
     /// By name of the pod-group; a pod-group without a constraint is not in it.
     pub pod_groups: BTreeMap<String, GangTopologyConstraint>,
+    /// Annotation `grove.io/preferred-by-policy`: scopes that prefer what their author did not ask for.
+    pub preferred_by_policy: Option<String>,
 }
 
 impl GangTopology {
@@ -73,6 +76,7 @@ impl GangTopology {
         };
         annotate(annotation::TOPOLOGY_NAME, self.topology_name.as_ref());
         annotate(annotation::REPLICA_PACK_REQUIRED, self.replica_required.as_ref());
+        annotate(annotation::PREFERRED_BY_POLICY, self.preferred_by_policy.as_ref());
         gang.metadata.annotations = Some(annotations).filter(|annotations| !annotations.is_empty());
         gang.spec.topology_ref = self.topology_name;
         gang.spec.topology_constraint = self.constraint;
@@ -147,13 +151,52 @@ impl<'a> Translation<'a> {
         let pod_groups: BTreeMap<_, _> = shape.pod_groups.iter().filter_map(of_group).collect();
         let in_groups = group_configs.iter().any(|config| config.topology_constraint.is_some());
         let says_something = constraint.is_some() || in_groups || !pod_groups.is_empty();
+        let preferred_by_policy = self.filled(shape, constraint.as_ref(), (&group_configs, &pod_groups));
         GangTopology {
             topology_name: says_something.then(|| self.topology.name().to_owned()),
             replica_required: self.required(Scope::Replica).map(str::to_owned),
             constraint,
             group_configs,
             pod_groups,
+            preferred_by_policy,
         }
+    }
+
+    /// Names of the scopes that prefer something although their author prefers nothing.
+    fn filled(
+        &self,
+        shape: &GangShape<'_>,
+        gang: Option<&GangTopologyConstraint>,
+        (configs, pod_groups): (
+            &[TopologyConstraintGroupConfig],
+            &BTreeMap<String, GangTopologyConstraint>,
+        ),
+    ) -> Option<String> {
+        let is_filled = |scope: Scope<'_>, constraint: Option<&GangTopologyConstraint>| {
+            let pack = constraint.and_then(|constraint| constraint.pack_constraint.as_ref());
+            pack.is_some_and(|pack| pack.preferred.is_some()) && self.preferred(scope).is_none()
+        };
+        let own = match shape.kind {
+            GangKind::Base => Scope::Replica,
+            GangKind::Scaled { scaling_group } => self.scaled_scope(scaling_group),
+        };
+        let mut names: Vec<&str> = Vec::new();
+        names.extend(is_filled(own, gang).then_some(shape.name));
+        for pod_group in &shape.pod_groups {
+            if let Some(replica) = pod_group.group_replica
+                && let Some(config) = configs.iter().find(|config| config.name == replica.name)
+                && is_filled(
+                    Scope::ScalingGroup(replica.scaling_group),
+                    config.topology_constraint.as_ref(),
+                )
+                && !names.contains(&replica.name)
+            {
+                names.push(replica.name);
+            }
+            let constraint = pod_groups.get(pod_group.name);
+            names.extend(is_filled(Scope::Clique(pod_group.clique), constraint).then_some(pod_group.name));
+        }
+        (!names.is_empty()).then(|| names.join(","))
     }
 
     fn constraint(&self, scope: Scope<'_>) -> Option<GangTopologyConstraint> {
@@ -164,9 +207,17 @@ impl<'a> Translation<'a> {
     fn scaled(&self, scaling_group: &str) -> Option<GangTopologyConstraint> {
         let group = Scope::ScalingGroup(scaling_group);
         let required = self.required(group).or_else(|| self.required(Scope::Replica));
-        let is_constrained = self.constraints.contains_key(&group);
-        let preferred = self.preferred(if is_constrained { group } else { Scope::Replica });
+        let preferred = self.preferred(self.scaled_scope(scaling_group));
         self.packed(required, preferred)
+    }
+
+    /// Whose wishes a scaled gang has.
+    fn scaled_scope<'b>(&self, scaling_group: &'b str) -> Scope<'b> {
+        let group = Scope::ScalingGroup(scaling_group);
+        match self.constraints.contains_key(&group) {
+            true => group,
+            false => Scope::Replica,
+        }
     }
 
     /// One for each replica of a constrained scaling group, kept also when its level is gone: the pod-groups still
@@ -242,14 +293,17 @@ fn without_required(gang: &PodGang, shape: &GangShape<'_>) -> GangTopology {
         }
     });
     let annotations = gang.metadata.annotations.as_ref();
-    let annotated = annotations.and_then(|annotations| annotations.get(annotation::TOPOLOGY_NAME));
+    let annotated = |key| annotations.and_then(|annotations| annotations.get(key));
     GangTopology {
-        topology_name: annotated.or(spec.topology_ref.as_ref()).cloned(),
+        topology_name: annotated(annotation::TOPOLOGY_NAME)
+            .or(spec.topology_ref.as_ref())
+            .cloned(),
         replica_required: None,
         constraint: preferred(spec.topology_constraint.as_ref()),
         group_configs: group_configs
             .filter(|config| !config.pod_group_names.is_empty())
             .collect(),
         pod_groups: pod_groups.collect(),
+        preferred_by_policy: annotated(annotation::PREFERRED_BY_POLICY).cloned(),
     }
 }

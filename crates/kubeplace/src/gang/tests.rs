@@ -321,6 +321,33 @@ fn what_cannot_be_heeded_is_said() {
 }
 
 #[test]
+fn what_a_policy_prefers_is_told_from_what_the_author_does() {
+    let pods = pods(2, &json!({}));
+    let mut mirror = mirror(&[node("a1", "a"), node("a2", "a")]);
+    let mut gang = gang(&pods, 2, "x/rack");
+    let pack = json!({"packConstraint": {"required": "x/rack", "preferred": "kubernetes.io/hostname"}});
+    gang.spec.topology_constraint = Some(serde_json::from_value(pack).unwrap());
+    let asked = request(&mut mirror, &gang, &pods).unwrap();
+    assert_eq!(asked.clone().without_policy(), asked);
+    let by_policy = [(annotation::PREFERRED_BY_POLICY.to_owned(), "g".to_owned())];
+    gang.metadata.annotations = Some(by_policy.into());
+    let filled = request(&mut mirror, &gang, &pods).unwrap();
+    assert_eq!(filled.gang, asked.gang, "it is placed the same");
+    assert_eq!(filled.without_policy().gang.pack.preferred, None);
+    let spread: Vec<Assignment> = ["a1", "a2"]
+        .map(|node| Assignment {
+            pod_group: 0,
+            node: mirror.cluster().node(node).unwrap(),
+            shape: asked.gang.pod_groups[0].shape,
+            pods: 1,
+        })
+        .into();
+    let filled = request(&mut mirror, &gang, &pods).unwrap();
+    assert_eq!(asked.report(mirror.cluster(), &spread)[0].standing, Standing::Missed);
+    assert_eq!(filled.report(mirror.cluster(), &spread)[0].standing, Standing::Indifferent);
+}
+
+#[test]
 fn gangs_that_cannot_be_read_say_why() {
     let pods = pods(2, &json!({}));
     let mut mirror = two_racks();

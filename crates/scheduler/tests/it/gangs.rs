@@ -91,6 +91,26 @@ async fn a_gang_that_waits_is_placed_when_its_rack_is_free() {
     world.audit();
 }
 
+/// Two pods that fill a host each, wherever in a block.
+async fn score_of(constraint: &str) -> Option<f64> {
+    let world = World::new(nodes(1, 1, 2)).await;
+    let set = set("w", 2, 8, "block").replace("{packDomain: block}", constraint);
+    world.create::<grove_api::PodCliqueSet>(&set).await;
+    world.await_scheduled("w-0", ("True", "Placed")).await;
+    world.gang("w-0").await.status.and_then(|status| status.placement_score)
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_score_counts_what_the_author_asked_for_and_nothing_else() {
+    assert_eq!(
+        score_of("{packDomain: block}").await,
+        Some(1.0),
+        "the host is the policy's wish"
+    );
+    assert_eq!(score_of("{pack: {required: block, preferred: rack}}").await, Some(1.0));
+    assert_eq!(score_of("{pack: {required: block, preferred: host}}").await, Some(0.5));
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_new_rack_helps_a_gang_that_was_too_large() {
     let world = World::new(nodes(1, 2, 2)).await;

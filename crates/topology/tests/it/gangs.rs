@@ -79,6 +79,7 @@ pub(crate) fn planned(set: &PodCliqueSet) -> Vec<Planned> {
 impl Planned {
     pub(crate) fn shape(&self) -> GangShape<'_> {
         GangShape {
+            name: &self.name,
             kind: match &self.scaled {
                 Some(scaling_group) => GangKind::Scaled { scaling_group },
                 None => GangKind::Base,

@@ -1,6 +1,7 @@
 //! Translation of the examples in the designs, and what is left when a topology changes under a running gang.
 
 use grove_api::config::PreferredPacking::{self, Always, Constrained, Never};
+use grove_api::labels::annotation;
 use grove_api::{ClusterTopology, PodCliqueSet, PodGang};
 use grove_topology::resolve::{Found, packing_reference, resolve};
 use grove_topology::{Resolution, Topology, TopologyKind};
@@ -93,6 +94,30 @@ fn g244_disaggregated_inference_base_and_scaled_gangs() {
          a-0-decode-1-d-worker: rack / hostname\n\
          a-0-decode-1-d-leader: rack / hostname"
     );
+}
+
+#[test]
+fn a_gang_names_the_scopes_whose_preference_nobody_asked_for() {
+    let resolution = in_force(&grove_topology(&["zone", "block", "rack", "host"]));
+    let by_policy = |set: &PodCliqueSet, packing| -> Vec<Option<String>> {
+        let gangs = gangs(set, &resolution, packing);
+        let annotation = |gang: &PodGang| {
+            let annotations = gang.metadata.annotations.clone().unwrap_or_default();
+            annotations.get(annotation::PREFERRED_BY_POLICY).cloned()
+        };
+        gangs.iter().map(annotation).collect()
+    };
+    let example = set("a")
+        .replica(pack(Some("zone"), Some("rack")))
+        .clique("router", packed("block"))
+        .clique("w", pack(None, Some("host")))
+        .group("g", &["w"], packed("block"));
+    assert_eq!(
+        by_policy(&example, Constrained),
+        [Some("a-0-router,a-0-g-0".to_owned()), Some("a-0-g-0".to_owned())],
+        "the gang and its workers have what their author prefers"
+    );
+    assert_eq!(by_policy(&example, Never), [None, None]);
 }
 
 // shows: G244-18
