@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use k8s_openapi::api::core::v1::{Pod, PodAffinityTerm};
+use k8s_openapi::api::core::v1::{Pod, PodAffinityTerm, PodSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
 
 use crate::selector::{Labels, matches};
@@ -35,17 +35,34 @@ impl Term {
     }
 }
 
-/// The required anti-affinity terms of a pod.
-pub(crate) fn terms(pod: &Pod) -> Vec<Term> {
-    let affinity = pod.spec.as_ref().and_then(|spec| spec.affinity.as_ref());
+fn required(spec: Option<&PodSpec>) -> impl Iterator<Item = &PodAffinityTerm> {
+    let affinity = spec.and_then(|spec| spec.affinity.as_ref());
     let apart = affinity.and_then(|affinity| affinity.pod_anti_affinity.as_ref());
     let required = apart.and_then(|apart| apart.required_during_scheduling_ignored_during_execution.as_ref());
+    required.into_iter().flatten()
+}
+
+/// Whether a term chooses namespaces by labels other than their name: those are not known here.
+pub(crate) fn asks_for_namespace_labels(spec: &PodSpec) -> bool {
+    let by_other_labels = |selector: &LabelSelector| {
+        let labels = selector.match_labels.iter().flatten().map(|(key, _)| key);
+        let expressions = selector
+            .match_expressions
+            .iter()
+            .flatten()
+            .map(|expression| &expression.key);
+        labels.chain(expressions).any(|key| key != NAMESPACE_NAME)
+    };
+    let mut selectors = required(Some(spec)).filter_map(|term| term.namespace_selector.as_ref());
+    selectors.any(by_other_labels)
+}
+
+/// The required anti-affinity terms of a pod.
+pub(crate) fn terms(pod: &Pod) -> Vec<Term> {
     let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
     let none = Labels::new();
     let labels = pod.metadata.labels.as_ref().unwrap_or(&none);
-    required
-        .into_iter()
-        .flatten()
+    required(pod.spec.as_ref())
         .filter_map(|term| read(term, namespace, labels))
         .collect()
 }

@@ -32,3 +32,4 @@ pub use mirror::{Mirror, PodKey};
 pub use selector::matches as selects;
 pub use topology::spec as topology_spec;
 pub use unsupported::{NotPlaceable, Unsupported};
+pub use volumes::claims;

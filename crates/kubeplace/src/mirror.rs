@@ -54,6 +54,8 @@ pub struct Mirror {
     volumes: Volumes,
     /// By node.
     cells: BTreeMap<String, Publication>,
+    /// Nobody who could bind a claim comes after.
+    needs_bound_claims: bool,
 }
 
 /// The name of the topology without levels; no object can have it.
@@ -79,7 +81,13 @@ impl Mirror {
             terms: Vec::new(),
             volumes: Volumes::default(),
             cells: BTreeMap::new(),
+            needs_bound_claims: false,
         }
+    }
+
+    /// From now on a pod with a volume claim that is not bound is not placed: whoever binds the pods binds no claims.
+    pub fn need_bound_claims(&mut self) {
+        self.needs_bound_claims = true;
     }
 
     pub fn cluster(&self) -> &Cluster {
@@ -335,6 +343,11 @@ impl Mirror {
         Some(nodes.map(|node| self.cluster.node_name(node).to_owned()).collect())
     }
 
+    /// A claim of a pod that must be bound before the pod can be placed.
+    pub(crate) fn unbound_claim(&self, pod: &Pod) -> Option<String> {
+        self.volumes.unbound_claim(pod).filter(|_| self.needs_bound_claims)
+    }
+
     /// Where a pod is, and what it takes there as a shape.
     pub fn footprint(&mut self, pod: &PodKey) -> Option<(NodeId, ShapeId)> {
         let resident = self.residents.get(pod)?;
@@ -409,6 +422,9 @@ fn check(spec: &PodSpec) -> Result<(), Unsupported> {
     let required = affinity.and_then(|affinity| affinity.required_during_scheduling_ignored_during_execution.as_ref());
     if required.is_some_and(|terms| !terms.is_empty()) {
         return Err(Unsupported::PodAffinity);
+    }
+    if apart::asks_for_namespace_labels(spec) {
+        return Err(Unsupported::NamespaceSelector);
     }
     let mut spread = spec.topology_spread_constraints.iter().flatten();
     if let Some(hard) = spread.find(|constraint| constraint.when_unsatisfiable == "DoNotSchedule") {

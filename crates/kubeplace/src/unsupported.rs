@@ -12,6 +12,8 @@ pub enum Unsupported {
     PodAffinity,
     #[error("unsupported: required topology spread over {key}")]
     TopologySpread { key: String },
+    #[error("unsupported: pod anti-affinity towards namespaces by their labels; list them by name")]
+    NamespaceSelector,
 }
 
 /// Why a gang cannot be handed to the engine.
@@ -19,6 +21,11 @@ pub enum Unsupported {
 pub enum NotPlaceable {
     #[error("pod {}/{}: {what}", .pod.namespace, .pod.name)]
     Unsupported { pod: NamespacedName, what: Unsupported },
+    #[error(
+        "pod {}/{}: volume claim {claim} is not bound; a claim that waits for its first pod is bound under profile \
+         default-scheduler only", .pod.namespace, .pod.name
+    )]
+    UnboundClaim { pod: NamespacedName, claim: String },
     #[error("pod-group {pod_group} has {found} of the {needed} pods that it needs")]
     Incomplete { pod_group: String, found: u32, needed: u32 },
     #[error("topology {name} does not exist; create it, or remove the constraint")]

@@ -1,7 +1,8 @@
 //! The nodes that a pod's volumes can be used on.
 //!
 //! A claim that is bound names a volume, and the volume may say which nodes reach it. A claim that is not bound yet, or
-//! not known here, restricts nothing: its volume is made where the pod goes.
+//! not known here, restricts nothing: its volume is made where the pod goes. That is the work of whoever binds the pod,
+//! so somebody who cannot do it asks for [`Volumes::unbound_claim`] first.
 
 use std::collections::BTreeMap;
 
@@ -48,22 +49,36 @@ impl Volumes {
 
     /// What the volumes of a pod ask of its node, one list of terms for each volume that asks for something.
     pub(crate) fn of_pod(&self, pod: &Pod) -> Vec<&Vec<Vec<Requirement>>> {
-        let volumes = pod.spec.iter().flat_map(|spec| &spec.volumes).flatten();
-        let claims = volumes.filter_map(|volume| {
-            let named = volume
-                .persistent_volume_claim
-                .as_ref()
-                .map(|claim| claim.claim_name.clone());
-            // A claim that is made for the pod is named after both.
-            let own = || {
-                let pod = pod.metadata.name.as_deref().unwrap_or_default();
-                volume.ephemeral.as_ref().map(|_| format!("{pod}-{}", volume.name))
-            };
-            named.or_else(own)
-        });
-        let volume_of = |claim: String| self.claims.get(&key(&pod.metadata.namespace, &Some(claim)));
-        claims.filter_map(|claim| self.reach.get(volume_of(claim)?)).collect()
+        claims(pod)
+            .filter_map(|claim| self.reach.get(self.volume_of(pod, claim)?))
+            .collect()
     }
+
+    /// A claim of a pod that no volume is bound to.
+    pub(crate) fn unbound_claim(&self, pod: &Pod) -> Option<String> {
+        claims(pod).find(|claim| self.volume_of(pod, claim.clone()).is_none())
+    }
+
+    fn volume_of(&self, pod: &Pod, claim: String) -> Option<&String> {
+        self.claims.get(&key(&pod.metadata.namespace, &Some(claim)))
+    }
+}
+
+/// Names of the claims that a pod uses.
+pub fn claims(pod: &Pod) -> impl Iterator<Item = String> {
+    let volumes = pod.spec.iter().flat_map(|spec| &spec.volumes).flatten();
+    volumes.filter_map(|volume| {
+        let named = volume
+            .persistent_volume_claim
+            .as_ref()
+            .map(|claim| claim.claim_name.clone());
+        // A claim that is made for the pod is named after both.
+        let own = || {
+            let pod = pod.metadata.name.as_deref().unwrap_or_default();
+            volume.ephemeral.as_ref().map(|_| format!("{pod}-{}", volume.name))
+        };
+        named.or_else(own)
+    })
 }
 
 fn key(namespace: &Option<String>, name: &Option<String>) -> (String, String) {

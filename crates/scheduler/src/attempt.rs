@@ -31,7 +31,7 @@ enum Answer {
 impl Core {
     pub(crate) fn attempt(&mut self, unit: &Unit, rank: Rank, now: Timestamp) -> Decided {
         let Some(gang) = self.state.gang_of(unit) else {
-            return Decided::default();
+            return self.say_orphaned(unit, now);
         };
         if self.records.entry(unit.clone()).or_default().binding > 0 {
             // The last of the answers brings it back.
@@ -254,7 +254,7 @@ fn shapes(gang: &Gang) -> Vec<ShapeId> {
 
 fn why_not(not_placeable: &NotPlaceable) -> PendingExplanation {
     let (reason, waiting) = match not_placeable {
-        NotPlaceable::Incomplete { .. } => (reason::NOT_FORMED, Waiting::Wait),
+        NotPlaceable::Incomplete { .. } | NotPlaceable::UnboundClaim { .. } => (reason::NOT_FORMED, Waiting::Wait),
         NotPlaceable::NoTopology { .. } | NotPlaceable::NoLevel { .. } => (reason::TOPOLOGY_UNAVAILABLE, Waiting::Act),
         NotPlaceable::Unsupported { .. } | NotPlaceable::Unlike { .. } => (reason::UNSUPPORTED, Waiting::Act),
     };

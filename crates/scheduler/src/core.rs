@@ -290,7 +290,14 @@ impl Core {
 
     /// Where a unit stands in the queue; none if there is nothing to place.
     pub(crate) fn rank(&self, unit: &Unit) -> Option<Rank> {
-        let gang = self.state.gang_of(unit)?;
+        let Some(gang) = self.state.gang_of(unit) else {
+            // Its pods are told that nobody will place them.
+            return self.state.orphaned_since(unit).map(|since| Rank {
+                is_new: true,
+                priority: Reverse(0),
+                since,
+            });
+        };
         if gang.metadata.deletion_timestamp.is_some() {
             return None;
         }

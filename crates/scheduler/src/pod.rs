@@ -51,9 +51,8 @@ fn has_ended(pod: &Pod) -> bool {
 }
 
 pub(crate) fn uses_claim(pod: &Pod, claim: &ObjectKey) -> bool {
-    let volumes = pod.spec.iter().flat_map(|spec| &spec.volumes).flatten();
-    let mut claims = volumes.filter_map(|volume| volume.persistent_volume_claim.as_ref());
-    pod.metadata.namespace.as_deref() == Some(&claim.namespace) && claims.any(|used| used.claim_name == claim.name)
+    pod.metadata.namespace.as_deref() == Some(&claim.namespace)
+        && grove_kubeplace::claims(pod).any(|used| used == claim.name)
 }
 
 fn scheduled(pod: &Pod) -> Option<&PodCondition> {

@@ -12,6 +12,7 @@ use grove_kubeplace::{GangRequest, Mirror, NotPlaceable, PodKey};
 use grove_placement::NodeId;
 use grove_runtime::ObjectKey;
 use grove_topology::Topology;
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::api::scheduling::v1::PriorityClass;
 use kube::ResourceExt;
@@ -81,8 +82,12 @@ pub(crate) struct State {
 
 impl State {
     pub(crate) fn new(policy: &Policy) -> Self {
+        let mut mirror = Mirror::new(&policy.default_topology);
+        if policy.hand == Hand::Binds {
+            mirror.need_bound_claims();
+        }
         Self {
-            mirror: Mirror::new(&policy.default_topology),
+            mirror,
             scheduler: policy.name.clone(),
             hand: policy.hand,
             pods: BTreeMap::new(),
@@ -316,6 +321,17 @@ impl State {
                 pod::is_live(pod).then(|| Arc::new(gang_of_one(pod)))
             }
         }
+    }
+
+    /// When the oldest pod was made that waits for a gang that does not exist. A pod that still has Grove's gate does
+    /// not: its gang comes after its pods.
+    pub(crate) fn orphaned_since(&self, unit: &Unit) -> Option<Timestamp> {
+        let is_missing = matches!(unit, Unit::Gang(key) if !self.gangs.contains_key(key)) && self.hand == Hand::Binds;
+        let waiting = if is_missing { self.waiting(unit) } else { Vec::new() };
+        let made = waiting
+            .iter()
+            .filter_map(|pod| pod.metadata.creation_timestamp.as_ref());
+        made.map(|time| time.0).min()
     }
 
     /// The gang as the engine takes it. Pods that do not wait for this scheduler yet are not shown to it.

@@ -6,11 +6,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use grove_api::PodGang;
 use grove_api::podgang::{PendingExplanation, Waiting};
+use grove_api::{PodGang, labels};
 use grove_placement::score;
 use grove_runtime::Notice;
 use jiff::Timestamp;
+use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Resource;
 
 use crate::attempt::was_whole;
@@ -22,6 +23,8 @@ use crate::write::Action;
 
 /// Between two explanations of one unit.
 const EXPLAIN_EVERY: Duration = Duration::from_secs(10);
+/// What Events say was being done.
+const ACTION: &str = "Placing";
 /// How long a gang may be incomplete before that is worth saying: its pods are being made.
 const FORMING: Duration = Duration::from_secs(5);
 
@@ -62,6 +65,34 @@ impl Core {
             false => statement,
         };
         self.say(unit, gang, statement, now)
+    }
+
+    /// The pods of a unit name a gang that does not exist. It may be about to: that is waited for.
+    pub(crate) fn say_orphaned(&mut self, unit: &Unit, now: Timestamp) -> Decided {
+        let mut decided = Decided::default();
+        let (Unit::Gang(key), Some(_)) = (unit, self.state.orphaned_since(unit)) else {
+            return decided;
+        };
+        let record = self.records.entry(unit.clone()).or_default();
+        let worth_saying_at = *record.unformed_at.get_or_insert(now) + FORMING;
+        if now < worth_saying_at {
+            self.look_at(unit, worth_saying_at);
+            return decided;
+        }
+        let label = labels::PODGANG;
+        let message = format!(
+            "PodGang {} does not exist; create it, or make the pod without the label {label}",
+            key.name
+        );
+        for pod in self.state.waiting(unit) {
+            if pod::complaint(&pod) == Some(&message) {
+                continue;
+            }
+            decided.notices.push(failed(pod.object_ref(&()), &message, now));
+            let message = message.clone();
+            decided.actions.push(Action::Mark { pod, message });
+        }
+        decided
     }
 
     /// Notes that a unit does not fit and that nobody has said why.
@@ -149,23 +180,28 @@ impl Core {
                 pods.map(|pod| pod.object_ref(&())).next()?
             }
         };
-        let note = match statement.is_scheduled {
-            true => placed_where(statement),
-            false => statement.message.clone(),
-        };
+        if !statement.is_scheduled {
+            return Some(failed(about, &statement.message, now));
+        }
         Some(Notice {
             about,
-            is_warning: !statement.is_scheduled,
-            reason: if statement.is_scheduled {
-                "Scheduled"
-            } else {
-                "FailedScheduling"
-            }
-            .to_owned(),
-            action: "Placing",
-            note,
+            is_warning: false,
+            reason: "Scheduled".to_owned(),
+            action: ACTION,
+            note: placed_where(statement),
             occasion: Some(now),
         })
+    }
+}
+
+fn failed(about: ObjectReference, message: &str, now: Timestamp) -> Notice {
+    Notice {
+        about,
+        is_warning: true,
+        reason: "FailedScheduling".to_owned(),
+        action: ACTION,
+        note: message.to_owned(),
+        occasion: Some(now),
     }
 }
 

@@ -318,6 +318,28 @@ fn what_cannot_be_heeded_is_said() {
         error(json!({"topologySpreadConstraints": spread})),
         unsupported(Unsupported::TopologySpread { key })
     );
+    let towards = |selector: Value| {
+        let term = json!([{"topologyKey": "x/rack", "labelSelector": {}, "namespaceSelector": selector}]);
+        json!({"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": term}}})
+    };
+    let by_team = towards(json!({"matchLabels": {"team": "a"}}));
+    assert_eq!(error(by_team), unsupported(Unsupported::NamespaceSelector));
+    let by_name = pods(1, &towards(json!({"matchLabels": {"kubernetes.io/metadata.name": "ns"}})));
+    assert!(request(&mut two_racks(), &gang(&by_name, 1, "x/rack"), &by_name).is_ok());
+}
+
+#[test]
+fn a_claim_must_be_bound_where_nobody_binds_it_later() {
+    let pods = pods(1, &json!({"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]}));
+    let gang = gang(&pods, 1, "x/rack");
+    let mut mirror = two_racks();
+    assert!(request(&mut mirror, &gang, &pods).is_ok());
+    mirror.need_bound_claims();
+    let told = request(&mut mirror, &gang, &pods).unwrap_err().to_string();
+    assert!(told.starts_with("pod ns/p0: volume claim data is not bound"), "{told}");
+    let bound = json!({"metadata": {"name": "data", "namespace": "ns"}, "spec": {"volumeName": "v1"}});
+    mirror.set_claim(&serde_json::from_value(bound).unwrap());
+    assert!(request(&mut mirror, &gang, &pods).is_ok());
 }
 
 #[test]
