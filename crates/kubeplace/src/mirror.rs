@@ -58,6 +58,15 @@ pub struct Mirror {
     needs_bound_claims: bool,
 }
 
+/// A pod that holds a place, and what it holds there.
+#[derive(Clone, Copy, Debug)]
+pub struct Holder<'a> {
+    pub pod: &'a PodKey,
+    pub node: NodeId,
+    pub amounts: &'a Amounts,
+    pub labels: &'a BTreeMap<String, String>,
+}
+
 /// The name of the topology without levels; no object can have it.
 const BARE: &str = "";
 
@@ -346,6 +355,18 @@ impl Mirror {
     /// A claim of a pod that must be bound before the pod can be placed.
     pub(crate) fn unbound_claim(&self, pod: &Pod) -> Option<String> {
         self.volumes.unbound_claim(pod).filter(|_| self.needs_bound_claims)
+    }
+
+    /// Everybody who holds a place on a node that is known.
+    pub fn holders(&self) -> impl Iterator<Item = Holder<'_>> {
+        self.residents.iter().filter_map(|(pod, resident)| {
+            Some(Holder {
+                pod,
+                node: resident.on?,
+                amounts: &resident.amounts,
+                labels: &resident.labels,
+            })
+        })
     }
 
     /// Where a pod is, and what it takes there as a shape.

@@ -47,7 +47,7 @@ pub use gang::{Gang, Group, Pack, PodGroup, Replica};
 pub use marks::{Mark, Stance};
 pub use plan::{Assignment, Plan, Quality, Stale, Work};
 pub use preempt::{Preemption, PreemptionRequest, Running, Victim, preempt};
-pub use report::{ScopeReport, Standing, report, score};
+pub use report::{ScopeReport, Standing, domain_name, report, score};
 pub use resources::{Amounts, Resource};
 pub use shapes::{Shape, ShapeId};
 pub use solve::{Budget, Outcome, Policy, Solver};

@@ -3,7 +3,7 @@
 use crate::cluster::{Cluster, NodeId};
 use crate::gang::{Gang, Pack};
 use crate::plan::Assignment;
-use crate::topology::Tree;
+use crate::topology::{TopologyId, Tree};
 
 /// Whether a scope has what it prefers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -132,6 +132,19 @@ fn describe((cluster, tree): (&Cluster, &Tree), name: &str, pack: &Pack, nodes: 
         preferred: pack.preferred.clone(),
         standing,
         domains,
+    }
+}
+
+/// The name of the domain of a level that a node lies in, as proofs and reports have it; without a level, that of the
+/// whole cluster. None if the node has no place in the topology, or the topology no such level.
+pub fn domain_name(cluster: &Cluster, topology: TopologyId, level: Option<&str>, node: NodeId) -> Option<String> {
+    let tree = cluster.trees.get(topology.0 as usize)?;
+    match level {
+        None => Some(tree.word(0).to_owned()),
+        Some(word) => {
+            let depth = tree.depth_of(word).filter(|_| tree.is_linked(node.0))?;
+            Some(place_name(cluster, tree, tree.above(node.0, depth)))
+        }
     }
 }
 

@@ -13,6 +13,7 @@
 //! Deliberately not here: where pods fit (`grove-placement`), what Kubernetes objects mean (`grove-kubeplace`), who leads.
 
 mod attempt;
+mod blockers;
 mod budgets;
 pub mod core;
 mod hand;

@@ -29,6 +29,8 @@ pub mod reason {
 
 /// The longest sentence that the schema takes.
 const MESSAGE_MAX: usize = 512;
+/// Bytes of an explanation: it is a part of every copy of the status.
+const PENDING_MAX: usize = 2000;
 /// Domains that are listed by name; a gang that is spread wider is told by its broader levels.
 const DOMAINS_MAX: usize = 16;
 
@@ -149,9 +151,9 @@ pub fn because(reason: &str, message: String, waiting: Waiting) -> PendingExplan
     }
 }
 
-/// A proof as the status holds it.
-pub fn proven(proof: &Proof) -> PendingExplanation {
-    let nearest = |nearest: &Nearest| NearestDomain {
+/// A proof as the status holds it, with those who hold the nearest domains.
+pub fn proven(proof: &Proof, blockers: Vec<Vec<String>>) -> PendingExplanation {
+    let nearest = |(nearest, blockers): (&Nearest, Vec<String>)| NearestDomain {
         domain: nearest.domain.clone(),
         free: format!(
             "room for {} of {} pods of {}",
@@ -162,13 +164,13 @@ pub fn proven(proof: &Proof) -> PendingExplanation {
             1 => "room for 1 pod".to_owned(),
             pods => format!("room for {pods} pods"),
         },
-        blockers: Vec::new(),
+        blockers,
     };
     let mut excluded = std::collections::BTreeMap::new();
     for (obstacle, nodes) in proof.nearest.iter().flat_map(|nearest| &nearest.nodes) {
         *excluded.entry(format!("nodes {obstacle}")).or_insert(0) += i32::try_from(*nodes).unwrap_or(i32::MAX);
     }
-    PendingExplanation {
+    let mut pending = PendingExplanation {
         reason: format!("{:?}", proof.reason),
         message: shortened(proof.sentence.clone()),
         waiting: match proof.reason.waiting() {
@@ -177,13 +179,16 @@ pub fn proven(proof: &Proof) -> PendingExplanation {
             grove_placement::Waiting::Futile => Waiting::Never,
         },
         level: proof.level.clone(),
-        need: Some(proof.scope.clone()),
+        need: Some(shortened(proof.need.clone())),
         considered: i32::try_from(proof.considered).ok(),
         excluded,
-        nearest: proof.nearest.iter().map(nearest).collect(),
+        nearest: proof.nearest.iter().zip(blockers).map(nearest).collect(),
         would_fit_if: proof.would_fit_if.clone(),
         decided_at: None,
-    }
+    };
+    // The best domains are told first, so the last are missed least.
+    while json!(pending).to_string().len() > PENDING_MAX && pending.nearest.pop().is_some() {}
+    pending
 }
 
 /// For each scope: the level that it requires, the narrowest level at which it is whole, and the level that it prefers

@@ -118,7 +118,7 @@ impl Core {
         };
         let pending = match (&proof, self.holds.get(unit)) {
             (_, Some(hold)) => hold.says.clone(),
-            (Some(proof), _) => proven(proof),
+            (Some(proof), _) => proven(proof, self.state.blockers(&request.gang, proof)),
             (None, None) => because(
                 reason::QUEUED,
                 "its turn comes when those before it are placed".to_owned(),

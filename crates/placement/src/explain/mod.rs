@@ -70,6 +70,8 @@ pub struct Proof {
     /// The scope that does not fit, and the level that it requires.
     pub scope: String,
     pub level: Option<String>,
+    /// What that scope needs: pods, what each asks for, and the level that must hold them.
+    pub need: String,
     /// How many domains of that level there are.
     pub considered: usize,
     /// The domains that come closest, five at most.
@@ -97,6 +99,7 @@ pub fn explain(cluster: &Cluster, gang: &Gang) -> Option<Proof> {
         sentence,
         scope: case.scope.clone(),
         level: case.level.clone(),
+        need: case.demand(),
         considered: case.nearest.len(),
         would_fit_if: case.would_fit_if(reason),
         nearest: case.nearest.iter().take(NEAREST_MAX).cloned().collect(),

@@ -16,6 +16,10 @@ pub(super) fn topology_unavailable(cluster: &Cluster, gang: &Gang) -> Option<Pro
         reason: Reason::TopologyUnavailable,
         sentence,
         scope: scope.to_owned(),
+        need: level
+            .as_ref()
+            .map(|level| format!("level '{level}'"))
+            .unwrap_or_default(),
         level,
         considered: 0,
         nearest: Vec::new(),
@@ -55,7 +59,7 @@ pub(super) fn topology_unavailable(cluster: &Cluster, gang: &Gang) -> Option<Pro
 
 impl Case<'_> {
     /// "4 pods of workers (8 gpu, 1 pods) in one rack"
-    fn demand(&self) -> String {
+    pub(super) fn demand(&self) -> String {
         let pods = |pod_group: &&PodGroup| {
             format!(
                 "{} of {} ({})",

@@ -91,6 +91,31 @@ async fn a_gang_that_waits_is_placed_when_its_rack_is_free() {
     world.audit();
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_gang_that_waits_tells_what_it_needs_and_who_holds_it() {
+    let world = World::new(nodes(1, 2, 2)).await;
+    for (name, pods) in [("small", 1), ("large", 2)] {
+        world
+            .create::<grove_api::PodCliqueSet>(&set(name, pods, 8, "rack"))
+            .await;
+        world.await_scheduled(&format!("{name}-0"), ("True", "Placed")).await;
+    }
+    world
+        .create::<grove_api::PodCliqueSet>(&set("next", 2, 8, "rack"))
+        .await;
+    world.await_scheduled("next-0", ("False", "InsufficientCapacity")).await;
+    let status = world.gang("next-0").await.status.expect("a status");
+    let pending = status.pending.expect("a reason");
+    let need = "2 pods of next-0-a (8 nvidia.com/gpu, 1 pods) in one rack";
+    assert_eq!(pending.need.as_deref(), Some(need));
+    let blockers: Vec<_> = pending.nearest.iter().map(|near| near.blockers.as_slice()).collect();
+    assert_eq!(
+        blockers,
+        [["small-0 (1 pod, priority 0)"], ["large-0 (2 pods, priority 0)"]]
+    );
+    assert_eq!(pending.nearest[0].domain, world.racks_of("small").await[0]);
+}
+
 /// Two pods that fill a host each, wherever in a block.
 async fn score_of(constraint: &str) -> Option<f64> {
     let world = World::new(nodes(1, 1, 2)).await;
