@@ -112,10 +112,7 @@ impl Core {
     }
 
     fn solve_gang(&mut self, gang: &Gang) -> Answer {
-        let nameless = Gang {
-            name: String::new(),
-            ..gang.clone()
-        };
+        let nameless = nameless(gang);
         if self.refused.contains(&nameless) {
             return Answer::Infeasible;
         }
@@ -241,6 +238,15 @@ impl Core {
 /// Whether the gang once had its minimum.
 pub(crate) fn was_whole(gang: &PodGang) -> bool {
     Statement::stored(gang).is_some_and(|said| said.is_scheduled || said.reason == MEMBERS_MISSING)
+}
+
+/// A gang without what does not matter to whether it fits: many ask for the same.
+fn nameless(gang: &Gang) -> Gang {
+    let mut gang = gang.clone();
+    gang.name.clear();
+    gang.groups.iter_mut().for_each(|group| group.name.clear());
+    gang.pod_groups.iter_mut().for_each(|group| group.name.clear());
+    gang
 }
 
 /// The shapes of pods that wait.

@@ -23,6 +23,8 @@ use crate::write::Action;
 
 /// Between two explanations of one unit.
 const EXPLAIN_EVERY: Duration = Duration::from_secs(10);
+/// And for each other that waits for one, so that explaining takes a small part of the time however many wait.
+const EXPLAIN_EACH: Duration = Duration::from_millis(50);
 /// What Events say was being done.
 const ACTION: &str = "Placing";
 /// How long a gang may be incomplete before that is worth saying: its pods are being made.
@@ -99,7 +101,9 @@ impl Core {
     pub(crate) fn explain_later(&mut self, unit: &Unit, rank: Rank, now: Timestamp) {
         self.unexplained.retain(|(_, _, other)| other != unit);
         let last = self.records.get(unit).and_then(|record| record.explained_at);
-        let at = last.map_or(now, |last| now.max(last + EXPLAIN_EVERY));
+        let others = u32::try_from(self.unexplained.len()).unwrap_or(u32::MAX);
+        let every = EXPLAIN_EVERY.max(EXPLAIN_EACH.saturating_mul(others));
+        let at = last.map_or(now, |last| now.max(last + every));
         self.unexplained.insert((at, rank, unit.clone()));
     }
 
