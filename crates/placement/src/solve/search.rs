@@ -83,6 +83,8 @@ pub(crate) struct Search<'a> {
     view: View<'a>,
     problem: &'a Problem,
     budget: Budget,
+    /// How much more than the budget may be done to save a host.
+    patience: u64,
     scratch: &'a mut Scratch,
     work: &'a mut Work,
     best: Option<Rank>,
@@ -105,8 +107,12 @@ const PACKING_WEIGHT: u64 = 3;
 /// How much more may be done where a domain may be saved, or a preference met, than for a host.
 const SAVING_WEIGHT: u64 = 100;
 
-/// How much more may be done for pods of several shapes: the quick packing of alike ones is mostly the best.
+/// How much more may be done for pods of several kinds: the quick packing of alike ones is mostly the best.
 const MIXED_WEIGHT: u64 = 2;
+
+/// The same on clusters up to this size. There counting takes next to nothing, and what is saved by it is spent here.
+const SMALL_WEIGHT: u64 = 10;
+const SMALL_NODES: usize = 1_000;
 
 impl<'a> Search<'a> {
     pub(crate) fn new(
@@ -115,10 +121,20 @@ impl<'a> Search<'a> {
         scratch: &'a mut Scratch,
         work: &'a mut Work,
     ) -> Self {
+        let (patience, tighten) = match (problem.items.len() > 1, view.ledger.nodes() <= SMALL_NODES) {
+            (false, _) => (1, 1),
+            (true, false) => (MIXED_WEIGHT, 1),
+            (true, true) => (SMALL_WEIGHT, SMALL_WEIGHT),
+        };
+        let budget = Budget {
+            tighten: budget.tighten.saturating_mul(tighten),
+            ..budget
+        };
         Search {
             view,
             problem,
             budget,
+            patience,
             scratch,
             work,
             best: None,
@@ -450,11 +466,7 @@ impl<'a> Search<'a> {
                 let packed = (self.work.hosts - self.hosts_to_find) * weight;
                 let layout = self.scratch.overlay.layout;
                 let saves_domains = layout.above_hosts(&self.floor_rank()) < layout.above_hosts(&best);
-                let weight = match saves_domains {
-                    true => SAVING_WEIGHT,
-                    false if is_mixed => MIXED_WEIGHT,
-                    false => 1,
-                };
+                let weight = if saves_domains { SAVING_WEIGHT } else { self.patience };
                 let allowed = self.budget.improve.saturating_mul(weight);
                 allowed.saturating_sub(spent - self.spent_to_find + packed)
             }
