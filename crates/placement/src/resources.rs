@@ -130,6 +130,11 @@ impl Ledger {
         self.columns[resource.0 as usize].free[node as usize]
     }
 
+    /// What each node has left of a resource.
+    pub(crate) fn column(&self, resource: Resource) -> &[i64] {
+        &self.columns[resource.0 as usize].free
+    }
+
     pub(crate) fn allocatable(&self, node: u32, resource: Resource) -> u64 {
         self.columns[resource.0 as usize].allocatable[node as usize]
     }
@@ -172,18 +177,17 @@ impl Ledger {
         let Some(((first, amount), others)) = requests.split_first() else {
             return rooms.fill(u16::MAX);
         };
-        let per_unit = 1.0 / *amount as f64;
-        let most = amount.saturating_mul(u64::from(u16::MAX));
+        let divisor = Divisor::new(*amount);
         for (room, free) in rooms.iter_mut().zip(&self.columns[first.0 as usize].free) {
-            *room = quotient(((*free).max(0) as u64).min(most), *amount, per_unit);
+            *room = divisor.rooms((*free).max(0) as u64);
         }
         for &(resource, amount) in others {
-            let per_unit = 1.0 / amount as f64;
+            let divisor = Divisor::new(amount);
             for (room, free) in rooms.iter_mut().zip(&self.columns[resource.0 as usize].free) {
                 let free = (*free).max(0) as u64;
-                // Rarely: the scarce resource was counted first.
-                if amount.saturating_mul(u64::from(*room)) > free {
-                    *room = quotient(free, amount, per_unit);
+                // Rarely: the scarce resource was counted first. The product cannot overflow where the first test fails.
+                if amount > PRODUCTS_MAX || amount * u64::from(*room) > free {
+                    *room = divisor.rooms(free).min(*room);
                 }
             }
         }
@@ -197,13 +201,36 @@ impl Ledger {
     }
 }
 
-/// `free / amount`, where that is below 65,536: a product with the reciprocal, which is off by one at most, and a check.
-/// Several times faster than a division of 64-bit numbers.
-fn quotient(free: u64, amount: u64, per_unit: f64) -> u16 {
-    let guess = (free as f64 * per_unit) as u64;
-    let low = guess.saturating_sub(1);
-    let fits = |count: u64| amount.saturating_mul(count) <= free;
-    (low + u64::from(fits(low + 1)) + u64::from(fits(low + 2))) as u16
+/// Amounts whose product with any room fits into 64 bits.
+const PRODUCTS_MAX: u64 = u64::MAX >> 16;
+
+/// Divides by one amount many times, without a division where the numbers are small: those take several times as long as
+/// a product.
+struct Divisor {
+    amount: u64,
+    /// 2^64 / amount, rounded up: its product with a number of 32 bits has the quotient in its upper half.
+    reciprocal: Option<u64>,
+}
+
+impl Divisor {
+    fn new(amount: u64) -> Self {
+        let has_reciprocal = (2..=u64::from(u32::MAX)).contains(&amount);
+        Divisor {
+            amount,
+            reciprocal: has_reciprocal.then(|| u64::MAX / amount + 1),
+        }
+    }
+
+    /// How often the amount fits into what is free, as far as rooms are counted.
+    fn rooms(&self, free: u64) -> u16 {
+        let rooms = match self.reciprocal {
+            Some(reciprocal) if free <= u64::from(u32::MAX) => {
+                ((u128::from(free) * u128::from(reciprocal)) >> 64) as u64
+            }
+            _ => free / self.amount,
+        };
+        rooms.min(u64::from(u16::MAX)) as u16
+    }
 }
 
 /// Amounts beyond what a signed number holds are as good as endless.
@@ -253,6 +280,7 @@ mod tests {
 
     #[test]
     fn counting_by_reciprocal_equals_division() {
+        let most = u64::from(u32::MAX);
         let frees = [
             0,
             1,
@@ -260,23 +288,37 @@ mod tests {
             8,
             79_999,
             80_000,
+            most - 1,
+            most,
+            most + 1,
             1 << 40,
             (1 << 52) + 1,
-            u64::from(u32::MAX),
-            3_000_000_007,
+            u64::MAX,
         ];
-        for amount in [1, 3, 7, 10_000, 90 << 30, (1 << 45) + 1] {
-            for free in frees
-                .into_iter()
-                .chain([amount - 1, amount, amount * 3 - 1, amount * 3, amount * 3 + 1])
-            {
-                if free / amount < u64::from(u16::MAX) {
-                    assert_eq!(
-                        u64::from(quotient(free, amount, 1.0 / amount as f64)),
-                        free / amount,
-                        "{free} / {amount}"
-                    );
-                }
+        for amount in [
+            1,
+            2,
+            3,
+            7,
+            8,
+            10_000,
+            most - 1,
+            most,
+            most + 1,
+            90 << 30,
+            (1 << 45) + 1,
+            u64::MAX,
+        ] {
+            let divisor = Divisor::new(amount);
+            let around = [
+                amount - 1,
+                amount,
+                amount.saturating_mul(3) - 1,
+                amount.saturating_mul(3),
+            ];
+            for free in frees.into_iter().chain(around) {
+                let expected = (free / amount).min(u64::from(u16::MAX));
+                assert_eq!(u64::from(divisor.rooms(free)), expected, "{free} / {amount}");
             }
         }
     }

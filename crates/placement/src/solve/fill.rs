@@ -10,7 +10,7 @@ use std::cmp::Reverse;
 use crate::counts::{Counts, Histogram};
 use crate::plan::Work;
 use crate::shapes::ShapeState;
-use crate::solve::overlay::{Overlay, Put, View, opens};
+use crate::solve::overlay::{Overlay, Put, View};
 use crate::solve::problem::Problem;
 use crate::solve::rank::Objective;
 use crate::topology::Place;
@@ -35,7 +35,9 @@ pub(crate) struct Filler {
     pool: Vec<u32>,
     next: Vec<Choice>,
     chosen: Chosen,
+    all: Chosen,
     hosts: Vec<Host>,
+    by_size: Vec<Host>,
     pub(crate) rooms: Rooms,
 }
 
@@ -54,6 +56,13 @@ struct Host {
     used: bool,
     penalty: u64,
     opens: u64,
+}
+
+impl Host {
+    /// Hosts in use come first, then the largest.
+    fn size(&self) -> (bool, Reverse<u32>, u64, u64, u32) {
+        (!self.used, Reverse(self.room), self.penalty, self.opens, self.node)
+    }
 }
 
 /// What a set of domains needs below; less is better.
@@ -78,7 +87,7 @@ impl Filler {
         }
         if let Some((node, _)) = job.view.node_of(job.place) {
             work.hosts += 1;
-            self.push_host(job, overlay, node);
+            self.push_hosts(job, overlay, &[node]);
             return self.fill_hosts(job, overlay);
         }
         self.count_lost(job, overlay);
@@ -95,12 +104,13 @@ impl Filler {
                 self.narrow(job, overlay, depth);
             }
         }
+        // In the order of the nodes, so that a plan comes in its order.
+        let first_node = |domain: &u32| job.view.tree.domains[*domain as usize].nodes.first();
+        self.pool.sort_unstable_by_key(first_node);
         for index in 0..self.pool.len() {
-            let domain = &job.view.tree.domains[self.pool[index] as usize];
-            work.hosts += domain.nodes.len() as u64;
-            for node in &domain.nodes {
-                self.push_host(job, overlay, *node);
-            }
+            let nodes = &job.view.tree.domains[self.pool[index] as usize].nodes;
+            work.hosts += nodes.len() as u64;
+            self.push_hosts(job, overlay, nodes);
         }
         for domain in self.lost_in.drain(..) {
             self.lost[domain as usize] = 0;
@@ -149,26 +159,32 @@ impl Filler {
         job.pods - left
     }
 
-    fn push_host(&mut self, job: Job, overlay: &Overlay, node: u32) {
-        let room = job.room(overlay, node);
-        if room > 0 {
-            let place = Place {
-                depth: job.view.tree.host_depth(),
-                id: node,
+    fn push_hosts(&mut self, job: Job, overlay: &Overlay, nodes: &[u32]) {
+        let shape = job.shape();
+        let is_counted = overlay.is_untouched() && job.cell().is_none();
+        let free = job.problem.scarce.map(|scarce| job.view.ledger.column(scarce));
+        for node in nodes {
+            let room = if is_counted {
+                shape.rooms[*node as usize]
+            } else {
+                job.room(overlay, *node)
             };
+            if room == 0 {
+                continue;
+            }
             self.hosts.push(Host {
-                node,
+                node: *node,
                 room: u32::from(room),
-                used: overlay.is_used(place),
-                penalty: job.view.penalty(job.shape(), node),
-                opens: opens(job.view, place, job.problem.scarce),
+                used: overlay.is_used_node(*node),
+                penalty: job.view.penalty(shape, *node),
+                opens: free.map_or(0, |free| free[*node as usize].max(0) as u64),
             });
         }
     }
 
     fn fill_hosts(&mut self, job: Job, overlay: &mut Overlay) -> u32 {
         match overlay.layout.objective {
-            Objective::FewestHosts => self.order_largest_first(job.pods, job.shares),
+            Objective::FewestHosts => self.keep_largest(job.pods, job.shares),
             Objective::SpareHosts | Objective::LeastLoss => self.order_fragments_first(job.pods),
         }
         let mut left = job.pods;
@@ -183,28 +199,33 @@ impl Filler {
         job.pods - left
     }
 
-    /// Hosts in use first, then the largest; the last one is the tightest that takes the rest, unless it is shared.
-    fn order_largest_first(&mut self, pods: u32, shares: bool) {
-        let key = |host: &Host| (!host.used, Reverse(host.room), host.penalty, host.opens, host.node);
+    /// Keeps the fewest hosts that hold the pods, in their order: those in use first, then the largest. All are filled
+    /// but one, which is the tightest that takes the rest, unless what it has left is for others.
+    fn keep_largest(&mut self, pods: u32, shares: bool) {
         let count = self.fewest_hosts(pods);
         if count == 0 || count > self.hosts.len() {
             return;
         }
-        if count < self.hosts.len() {
-            self.hosts.select_nth_unstable_by_key(count - 1, key);
+        self.by_size.clone_from(&self.hosts);
+        let (_, smallest, _) = self.by_size.select_nth_unstable_by_key(count - 1, Host::size);
+        let smallest = *smallest;
+        let is_filled = |host: &Host| host.size() < smallest.size();
+        let filled: u32 = self
+            .hosts
+            .iter()
+            .filter(|host| is_filled(host))
+            .map(|host| host.room)
+            .sum();
+        let rest = pods.saturating_sub(filled);
+        let mut last = smallest;
+        if !shares {
+            let takes_rest = self.hosts.iter().filter(|host| host.room >= rest && !is_filled(host));
+            let tightest = takes_rest.min_by_key(|host| (!host.used, host.penalty, host.opens, host.room, host.node));
+            last = tightest.copied().unwrap_or(smallest);
         }
-        if shares {
-            return;
-        }
-        let before: u32 = self.hosts[..count - 1].iter().map(|host| host.room).sum();
-        let rest = pods.saturating_sub(before);
-        let fitting = (count - 1..self.hosts.len()).filter(|at| self.hosts[*at].room >= rest);
-        let tightest = fitting.min_by_key(|at| {
-            let host = &self.hosts[*at];
-            (!host.used, host.penalty, host.opens, host.room, host.node)
-        });
-        if let Some(tightest) = tightest {
-            self.hosts.swap(count - 1, tightest);
+        self.hosts.retain(|host| is_filled(host) || host.node == last.node);
+        if let Some(last) = self.hosts.iter_mut().find(|host| host.node == last.node) {
+            last.room = rest;
         }
     }
 
@@ -323,6 +344,7 @@ impl Filler {
     fn exchange(&mut self, job: Job, objective: Objective, free: usize, count: usize) {
         let mut room: u32 = self.next[free..free + count].iter().map(|choice| choice.pods).sum();
         let mut best = self.chosen.need(job.pods, objective);
+        let least = self.least_need(job, objective, free);
         let mut weighed = 0;
         let mut moved = true;
         while moved {
@@ -338,19 +360,36 @@ impl Filler {
                     if weighed > EXCHANGES_MAX {
                         return;
                     }
-                    self.chosen.remove(job, &self.lost, mine.domain);
-                    self.chosen.add(job, &self.lost, other.domain);
-                    let need = self.chosen.need(job.pods, objective);
-                    if need < best {
-                        (best, room, moved) = (need, exchanged, true);
-                        self.next.swap(inside, outside);
-                    } else {
-                        self.chosen.remove(job, &self.lost, other.domain);
-                        self.chosen.add(job, &self.lost, mine.domain);
+                    // Where nothing below can be saved any more, an exchange that opens more is not worth a count.
+                    let is_least = (best.children, best.hosts) == (least.children, least.hosts);
+                    if is_least && job.opens(other.domain) >= job.opens(mine.domain) {
+                        continue;
                     }
+                    self.chosen.shift_children(job, &self.lost, (mine.domain, other.domain));
+                    // Mostly the children settle it, and the hosts need not be counted.
+                    if self.chosen.children.fewest(job.pods) <= best.children {
+                        self.chosen.shift_hosts(job, (mine.domain, other.domain));
+                        let need = self.chosen.need(job.pods, objective);
+                        if need < best {
+                            (best, room, moved) = (need, exchanged, true);
+                            self.next.swap(inside, outside);
+                            continue;
+                        }
+                        self.chosen.shift_hosts(job, (other.domain, mine.domain));
+                    }
+                    self.chosen.shift_children(job, &self.lost, (other.domain, mine.domain));
                 }
             }
         }
+    }
+
+    /// What no choice among the domains after the first `free` needs less than.
+    fn least_need(&mut self, job: Job, objective: Objective, free: usize) -> Need {
+        self.all.clear();
+        for choice in &self.next[free..] {
+            self.all.add(job, &self.lost, choice.domain);
+        }
+        self.all.need(job.pods, objective)
     }
 
     /// Counts how much room the pods tried so far take from the item's shape.
@@ -380,6 +419,13 @@ impl<'a> Job<'a> {
 
     fn counts(&self) -> &'a Counts {
         self.shape().counts(self.view.topology)
+    }
+
+    /// Rooms of the domains right below one.
+    fn children(&self, lost: &[u32], domain: u32) -> impl Iterator<Item = u32> {
+        let counts = self.counts();
+        let children = self.view.tree.domains[domain as usize].children.iter();
+        children.map(|child| counts.pods[*child as usize] - lost[*child as usize])
     }
 
     /// What a domain has free of the scarce resource.
@@ -420,22 +466,36 @@ impl Chosen {
     }
 
     fn add(&mut self, job: Job, lost: &[u32], domain: u32) {
-        let counts = job.counts();
         self.opens += job.opens(domain);
-        self.hosts.merge(&counts.hosts[domain as usize]);
-        for child in &job.view.tree.domains[domain as usize].children {
-            self.children.add(counts.pods[*child as usize] - lost[*child as usize]);
+        self.hosts.merge(&job.counts().hosts[domain as usize]);
+        for room in job.children(lost, domain) {
+            self.children.add(room);
         }
     }
 
     fn remove(&mut self, job: Job, lost: &[u32], domain: u32) {
-        let counts = job.counts();
         self.opens -= job.opens(domain);
-        self.hosts.part(&counts.hosts[domain as usize]);
-        for child in &job.view.tree.domains[domain as usize].children {
-            self.children
-                .remove(counts.pods[*child as usize] - lost[*child as usize]);
+        self.hosts.part(&job.counts().hosts[domain as usize]);
+        for room in job.children(lost, domain) {
+            self.children.remove(room);
         }
+    }
+
+    /// Exchanges the children of one domain for those of another; its hosts and what it has free stay.
+    fn shift_children(&mut self, job: Job, lost: &[u32], (from, to): (u32, u32)) {
+        for room in job.children(lost, from) {
+            self.children.remove(room);
+        }
+        for room in job.children(lost, to) {
+            self.children.add(room);
+        }
+    }
+
+    /// The rest of an exchange.
+    fn shift_hosts(&mut self, job: Job, (from, to): (u32, u32)) {
+        self.opens = self.opens - job.opens(from) + job.opens(to);
+        self.hosts.part(&job.counts().hosts[from as usize]);
+        self.hosts.merge(&job.counts().hosts[to as usize]);
     }
 
     fn need(&mut self, pods: u32, objective: Objective) -> Need {

@@ -87,18 +87,24 @@ pub(crate) struct Overlay {
     held: Held,
     /// Pods that avoid or bear a mark, by mark and domain of it.
     marked: HashMap<(Mark, u32), Tally>,
-    /// How often each domain and each node is used, by bound pods, chosen domains and tried pods.
+    /// Whether room that is left beside tried pods is asked for. A gang of one item never asks.
+    tracks_room: bool,
+    /// How often each domain and each node is used: by bound pods, as a chosen domain, by tried pods, and once by each
+    /// domain right below that is in use.
     domains: Vec<u32>,
     nodes: Vec<u32>,
     /// Domains used and what they had free, per depth.
     pub(crate) used: Rank,
+    /// The same before the first of the puts.
+    used_before: Rank,
     pub(crate) layout: Layout,
     scarce: Option<Resource>,
 }
 
 impl Overlay {
     /// Starts an attempt. Nothing of an earlier one is left: it was undone.
-    pub(crate) fn start(&mut self, view: View, problem: &Problem) {
+    pub(crate) fn start(&mut self, view: View, problem: &Problem, tracks_room: bool) {
+        self.tracks_room = tracks_room;
         self.slots.resize(view.ledger.nodes(), 0);
         self.nodes.resize(view.ledger.nodes(), 0);
         self.domains.resize(view.tree.domains.len().max(self.domains.len()), 0);
@@ -125,23 +131,36 @@ impl Overlay {
     pub(crate) fn mark(&mut self, view: View, place: Place) {
         for depth in (1..=place.depth.min(self.layout.host_depth)).rev() {
             let around = view.tree.widen(place, depth);
-            *self.counter(around) += 1;
-            if *self.counter(around) == 1 {
-                *self.used.at_mut(self.layout.domains(depth)) += 1;
-                *self.used.at_mut(self.layout.opened(depth)) += opens(view, around, self.scarce);
+            let counter = self.counter(around);
+            *counter += 1;
+            if *counter > 1 {
+                return;
             }
+            *self.used.at_mut(self.layout.domains(depth)) += 1;
+            *self.used.at_mut(self.layout.opened(depth)) += opens(view, around, self.scarce);
         }
     }
 
     pub(crate) fn unmark(&mut self, view: View, place: Place) {
         for depth in (1..=place.depth.min(self.layout.host_depth)).rev() {
             let around = view.tree.widen(place, depth);
-            *self.counter(around) -= 1;
-            if *self.counter(around) == 0 {
-                *self.used.at_mut(self.layout.domains(depth)) -= 1;
-                *self.used.at_mut(self.layout.opened(depth)) -= opens(view, around, self.scarce);
+            let counter = self.counter(around);
+            *counter -= 1;
+            if *counter > 0 {
+                return;
             }
+            *self.used.at_mut(self.layout.domains(depth)) -= 1;
+            *self.used.at_mut(self.layout.opened(depth)) -= opens(view, around, self.scarce);
         }
+    }
+
+    pub(crate) fn is_used_node(&self, node: u32) -> bool {
+        self.nodes[node as usize] > 0
+    }
+
+    /// Whether no room was taken so far: every host has what is counted.
+    pub(crate) fn is_untouched(&self) -> bool {
+        self.touched.is_empty()
     }
 
     fn counter(&mut self, place: Place) -> &mut u32 {
@@ -190,22 +209,17 @@ impl Overlay {
 
     /// Puts pods of an item on a host.
     pub(crate) fn put(&mut self, view: View, put: Put, shape: &ShapeState, resources: &[Resource]) {
-        let slot = self.slot(put.node);
-        for (column, resource) in resources.iter().enumerate() {
-            let amount = shape.requests.get(*resource) as i64;
-            self.taken[slot * self.width + column] += amount * i64::from(put.pods);
+        if self.puts.is_empty() {
+            self.used_before = self.used;
         }
-        if let Some(cell) = put.cell {
-            self.held
-                .change((put.node, cell), shape, resources, i64::from(put.pods));
+        if self.tracks_room {
+            self.take_room(put, shape, resources, 1);
         }
-        self.mark(
-            view,
-            Place {
-                depth: view.tree.host_depth(),
-                id: put.node,
-            },
-        );
+        let host = Place {
+            depth: view.tree.host_depth(),
+            id: put.node,
+        };
+        self.mark(view, host);
         for (mark, stance) in &shape.marks {
             if let Some(domain) = view.marks.domain(*mark, put.node) {
                 self.marked.entry((*mark, domain)).or_default().add(*stance, put.pods);
@@ -221,44 +235,49 @@ impl Overlay {
     pub(crate) fn take_back(&mut self, view: View, shape: &ShapeState, resources: &[Resource]) {
         let Some(put) = self.puts.pop() else { return };
         *self.used.at_mut(self.layout.penalty()) -= self.penalties.pop().unwrap_or(0);
-        let slot = self.slot(put.node);
-        for (column, resource) in resources.iter().enumerate() {
-            let amount = shape.requests.get(*resource) as i64;
-            self.taken[slot * self.width + column] -= amount * i64::from(put.pods);
-        }
-        if let Some(cell) = put.cell {
-            self.held
-                .change((put.node, cell), shape, resources, -i64::from(put.pods));
-        }
+        self.take_room(put, shape, resources, -1);
         for (mark, stance) in &shape.marks {
             if let Some(domain) = view.marks.domain(*mark, put.node) {
-                self.marked
-                    .entry((*mark, domain))
-                    .or_default()
-                    .remove(*stance, put.pods);
+                let tally = self.marked.entry((*mark, domain)).or_default();
+                tally.remove(*stance, put.pods);
             }
         }
-        self.unmark(
-            view,
-            Place {
-                depth: view.tree.host_depth(),
-                id: put.node,
-            },
-        );
+        let host = Place {
+            depth: view.tree.host_depth(),
+            id: put.node,
+        };
+        self.unmark(view, host);
+    }
+
+    /// Counts what pods take on their host, or gives it back.
+    fn take_room(&mut self, put: Put, shape: &ShapeState, resources: &[Resource], sign: i64) {
+        let slot = self.slot(put.node);
+        let pods = sign * i64::from(put.pods);
+        for (column, resource) in resources.iter().enumerate() {
+            self.taken[slot * self.width + column] += shape.requests.get(*resource) as i64 * pods;
+        }
+        if let Some(cell) = put.cell {
+            self.held.change((put.node, cell), shape, resources, pods);
+        }
     }
 
     /// Takes all pods off again; marks stay.
     pub(crate) fn clear_puts(&mut self, view: View) {
-        *self.used.at_mut(self.layout.penalty()) -= self.penalties.drain(..).sum::<u64>();
-        while let Some(put) = self.puts.pop() {
-            self.unmark(
-                view,
-                Place {
-                    depth: view.tree.host_depth(),
-                    id: put.node,
-                },
-            );
+        if !self.puts.is_empty() {
+            self.used = self.used_before;
         }
+        while let Some(put) = self.puts.pop() {
+            self.nodes[put.node as usize] -= 1;
+            let mut counter = self.nodes[put.node as usize];
+            for domain in view.tree.path(put.node)[1..].iter().rev() {
+                if counter > 0 {
+                    break;
+                }
+                self.domains[*domain as usize] -= 1;
+                counter = self.domains[*domain as usize];
+            }
+        }
+        self.penalties.clear();
         for node in self.touched.drain(..) {
             self.slots[node as usize] = 0;
         }

@@ -102,7 +102,7 @@ pub(crate) struct Search<'a> {
 const SCOPES_MAX: usize = 512;
 
 /// What a host counts when a placement is packed only to improve on one that is known.
-const PACKING_WEIGHT: u64 = 3;
+const PACKING_WEIGHT: u64 = 4;
 
 /// How much more may be done where a domain may be saved, or a preference met, than for a host.
 const SAVING_WEIGHT: u64 = 100;
@@ -151,7 +151,8 @@ impl<'a> Search<'a> {
         if problem.order.len() > SCOPES_MAX {
             return End::GaveUp;
         }
-        self.scratch.overlay.start(view, problem);
+        let tracks_room = problem.items.len() > 1 || problem.is_apart;
+        self.scratch.overlay.start(view, problem, tracks_room);
         self.scratch.targets.clear();
         self.scratch.targets.resize(problem.scopes.len(), ROOT);
         self.scratch.candidates.clear();

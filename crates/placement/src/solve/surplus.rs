@@ -18,7 +18,7 @@ pub(crate) fn add(
     work: &mut Work,
 ) {
     let host_depth = view.tree.host_depth();
-    scratch.overlay.start(view, problem);
+    scratch.overlay.start(view, problem, true);
     for node in &problem.bound {
         scratch.overlay.mark(
             view,
