@@ -131,7 +131,10 @@ where
                     continue;
                 }
             };
-            failures = 0;
+            // A list that is about to be asked for may still fail.
+            if !matches!(event, Event::Init) {
+                failures = 0;
+            }
             match event {
                 Event::Init => listed.clear(),
                 Event::InitApply(object) => {
