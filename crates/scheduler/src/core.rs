@@ -305,6 +305,7 @@ impl Core {
         Some(Rank {
             is_new: standing.bound == 0 || standing.is_whole,
             priority: Reverse(self.state.priority(&gang)),
+            is_surplus: standing.is_whole,
             since: gang
                 .metadata
                 .creation_timestamp

@@ -34,6 +34,8 @@ pub struct Rank {
     /// A gang that runs and lacks a member comes before all that do not run.
     pub is_new: bool,
     pub priority: Reverse<i32>,
+    /// A gang that has its minimum wants more of itself: those that have not come before it.
+    pub is_surplus: bool,
     /// When it was made: the older first.
     pub since: Timestamp,
 }
@@ -186,6 +188,7 @@ mod tests {
         Rank {
             is_new,
             priority: Reverse(priority),
+            is_surplus: false,
             since: at(since),
         }
     }
@@ -197,15 +200,26 @@ mod tests {
     }
 
     #[test]
-    fn missing_members_come_first_then_priority_then_age() {
+    fn missing_members_come_first_then_priority_then_minimums_then_age() {
         let mut queue = Queue::default();
+        let surplus = Rank {
+            is_surplus: true,
+            ..rank(true, 0, 0)
+        };
+        queue.add(unit("surplus"), surplus);
         queue.add(unit("old"), rank(true, 0, 1));
         queue.add(unit("young"), rank(true, 0, 2));
         queue.add(unit("important"), rank(true, 100, 3));
         queue.add(unit("runs"), rank(false, -5, 9));
         assert_eq!(
             order(&mut queue),
-            ["gang ns/runs", "gang ns/important", "gang ns/old", "gang ns/young"]
+            [
+                "gang ns/runs",
+                "gang ns/important",
+                "gang ns/old",
+                "gang ns/young",
+                "gang ns/surplus"
+            ]
         );
         assert!(queue.is_empty());
     }
