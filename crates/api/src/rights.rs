@@ -34,6 +34,9 @@ const OWN_BY_PATCH: &[&str] = &["get", "list", "watch", "create", "patch", "dele
 /// What is somebody else's and gets a finalizer.
 const HOLD: &[&str] = &["get", "list", "watch", "patch"];
 
+/// What is only followed.
+const FOLLOW: &[&str] = &["list", "watch"];
+
 /// Group, resources, verbs.
 type Right = (&'static str, &'static [&'static str], &'static [&'static str]);
 
@@ -55,7 +58,13 @@ const CLUSTER_WIDE: &[Right] = &[
     // Roles by which waiting pods see the cliques that they wait for; nobody can give away what he has not.
     (RBAC, &["roles", "rolebindings"], OWN),
     ("resource.nvidia.com", &["computedomains"], OWN),
+    // Where it goes, when the operator places gangs itself (profile default-scheduler).
+    ("", &["nodes", "persistentvolumes", "persistentvolumeclaims"], FOLLOW),
+    ("scheduling.k8s.io", &["priorityclasses"], FOLLOW),
+    ("policy", &["poddisruptionbudgets"], FOLLOW),
+    ("", &["pods/eviction"], &["create"]),
     // What is told of it.
+    ("", &["pods/status"], &["patch"]),
     (
         GROUP,
         &[
