@@ -56,6 +56,8 @@ pub struct Mirror {
     cells: BTreeMap<String, Publication>,
     /// Nobody who could bind a claim comes after.
     needs_bound_claims: bool,
+    /// Whoever binds sees to the resource claims of pods.
+    claims_are_others: bool,
 }
 
 /// A pod that holds a place, and what it holds there.
@@ -91,12 +93,18 @@ impl Mirror {
             volumes: Volumes::default(),
             cells: BTreeMap::new(),
             needs_bound_claims: false,
+            claims_are_others: false,
         }
     }
 
     /// From now on a pod with a volume claim that is not bound is not placed: whoever binds the pods binds no claims.
     pub fn need_bound_claims(&mut self) {
         self.needs_bound_claims = true;
+    }
+
+    /// Gives places to pods with resource claims too, for somebody else to match the claims near there.
+    pub fn leave_claims_to_others(&mut self) {
+        self.claims_are_others = true;
     }
 
     pub fn cluster(&self) -> &Cluster {
@@ -321,7 +329,7 @@ impl Mirror {
         let Some(spec) = &pod.spec else {
             return Ok(Shape::default());
         };
-        check(spec)?;
+        check(spec, self.claims_are_others)?;
         let labels = pod.metadata.labels.clone().unwrap_or_default();
         let marks = self.marks(pod, &labels);
         let requests = self.amounts(pod);
@@ -432,8 +440,9 @@ pub(crate) fn has_ended(pod: &Pod) -> bool {
 }
 
 /// What the engine cannot take into account.
-fn check(spec: &PodSpec) -> Result<(), Unsupported> {
-    if spec.resource_claims.as_ref().is_some_and(|claims| !claims.is_empty()) {
+fn check(spec: &PodSpec, claims_are_others: bool) -> Result<(), Unsupported> {
+    let has_claims = spec.resource_claims.as_ref().is_some_and(|claims| !claims.is_empty());
+    if has_claims && !claims_are_others {
         return Err(Unsupported::ResourceClaims);
     }
     let affinity = spec

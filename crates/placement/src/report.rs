@@ -143,7 +143,12 @@ pub fn domain_name(cluster: &Cluster, topology: TopologyId, level: Option<&str>,
         None => Some(tree.word(0).to_owned()),
         Some(word) => {
             let depth = tree.depth_of(word).filter(|_| tree.is_linked(node.0))?;
-            Some(place_name(cluster, tree, tree.above(node.0, depth)))
+            // A node lies in none of its cells.
+            Some(place_name(
+                cluster,
+                tree,
+                tree.above(node.0, depth.min(tree.host_depth())),
+            ))
         }
     }
 }

@@ -60,7 +60,7 @@ impl Core {
             }
             Answer::Placed(plan) => {
                 self.end_hold(unit);
-                self.bind(unit, &request, &plan)
+                self.bind(unit, &gang, &request, &plan)
             }
             Answer::Infeasible => {
                 self.queue.park(unit.clone(), rank, Hope::Room(shapes(&request.gang)));
@@ -131,7 +131,7 @@ impl Core {
         }
     }
 
-    fn bind(&mut self, unit: &Unit, request: &GangRequest, plan: &Plan) -> Decided {
+    fn bind(&mut self, unit: &Unit, gang: &PodGang, request: &GangRequest, plan: &Plan) -> Decided {
         let bindings = request.bindings(self.state.mirror.cluster(), plan);
         let mut actions = Vec::with_capacity(bindings.len());
         for binding in bindings {
@@ -139,7 +139,10 @@ impl Core {
                 let node = binding.node;
                 actions.push(match self.policy.hand {
                     Hand::Binds => Action::Bind { pod, node },
-                    Hand::Pins => Action::Pin { pod, node },
+                    Hand::Pins => {
+                        let bounds = self.state.bounds(gang, &pod, &node);
+                        Action::Pin { pod, node, bounds }
+                    }
                 });
             }
         }

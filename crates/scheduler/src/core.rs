@@ -295,6 +295,7 @@ impl Core {
             return self.state.orphaned_since(unit).map(|since| Rank {
                 is_new: true,
                 priority: Reverse(0),
+                is_surplus: false,
                 since,
             });
         };

@@ -3,9 +3,12 @@
 //! Pinned pods are held by Grove's gate until they are placed. One patch lifts the gate and confines the pod to its
 //! node, so there is no moment at which another scheduler could take it elsewhere. What was pinned is read from the pod
 //! itself: a restart finds it there.
+//!
+//! Which host can serve a resource claim only the scheduler that binds knows. A pod with claims is confined to the
+//! narrowest domain that it requires, and prefers the host that was found for it.
 
 use grove_api::labels;
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{NodeSelectorTerm, Pod};
 use serde_json::{Value, json};
 
 use crate::pod;
@@ -19,7 +22,22 @@ pub enum Hand {
     Pins,
 }
 
+/// What a pinned pod may not leave.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Bounds {
+    /// Its node.
+    Node,
+    /// The nodes that have a label of this value.
+    Domain { key: String, value: String },
+    /// Nothing.
+    None,
+}
+
 const NODE_NAME: &str = "metadata.name";
+const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
+const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
+/// As much as a preference can weigh.
+const WEIGHT_MAX: i32 = 100;
 
 impl Hand {
     /// Whether a pod wants a node, and nothing holds it back but what this hand lifts.
@@ -35,7 +53,7 @@ impl Hand {
     /// The node that a pod without one is on its way to.
     pub(crate) fn destination(self, pod: &Pod) -> Option<&str> {
         let is_under_way = self == Self::Pins && pod::gates(pod).next().is_none() && pod::is_live(pod);
-        is_under_way.then(|| pin(pod)).flatten()
+        is_under_way.then(|| pin(pod).or_else(|| hint(pod))).flatten()
     }
 
     /// Whether somebody else still holds a pod back that is about to be let go.
@@ -51,20 +69,34 @@ fn pin(pod: &Pod) -> Option<&str> {
         .required_during_scheduling_ignored_during_execution
         .as_ref()?
         .node_selector_terms;
-    let mut nodes = terms.iter().map(|term| {
-        let mut fields = term.match_fields.iter().flatten();
-        let field = fields.find(|field| field.key == NODE_NAME && field.operator == "In")?;
-        match field.values.as_deref() {
-            Some([node]) => Some(node.as_str()),
-            _ => None,
-        }
-    });
+    let mut nodes = terms.iter().map(named_node);
     let first = nodes.next()??;
     nodes.all(|node| node == Some(first)).then_some(first)
 }
 
-/// The patch that lifts a pod's gate and confines it to a node, if it is still that pod, that gate and that affinity.
-pub(crate) fn pin_patch(pod: &Pod, node: &str) -> Value {
+/// The node that a pod with claims prefers above all.
+fn hint(pod: &Pod) -> Option<&str> {
+    let affinity = pod.spec.as_ref()?.affinity.as_ref()?.node_affinity.as_ref()?;
+    let preferred = affinity
+        .preferred_during_scheduling_ignored_during_execution
+        .iter()
+        .flatten();
+    let mut strongest = preferred.filter(|term| term.weight == WEIGHT_MAX && pod::has_claims(pod));
+    strongest.find_map(|term| named_node(&term.preference))
+}
+
+/// The one node that a term names.
+fn named_node(term: &NodeSelectorTerm) -> Option<&str> {
+    let mut fields = term.match_fields.iter().flatten();
+    let field = fields.find(|field| field.key == NODE_NAME && field.operator == "In")?;
+    match field.values.as_deref() {
+        Some([node]) => Some(node),
+        _ => None,
+    }
+}
+
+/// The patch that lifts a pod's gate and confines it, if it is still that pod, that gate and that affinity.
+pub(crate) fn pin_patch(pod: &Pod, node: &str, bounds: &Bounds) -> Value {
     let affinity = pod.spec.as_ref().and_then(|spec| spec.affinity.as_ref());
     let stated = affinity.map_or(Value::Null, |affinity| json!(affinity));
     let gate = "/spec/schedulingGates/0";
@@ -76,33 +108,49 @@ pub(crate) fn pin_patch(pod: &Pod, node: &str) -> Value {
         patch.push(json!({"op": "test", "path": "/spec/affinity", "value": stated}));
     }
     patch.push(json!({"op": "remove", "path": gate}));
-    patch.push(json!({"op": "add", "path": "/spec/affinity", "value": confined(stated, node)}));
+    patch.push(json!({"op": "add", "path": "/spec/affinity", "value": confined(stated, node, bounds)}));
     Value::Array(patch)
 }
 
-/// An affinity with the node's name added to every term that it has, or as its only term: the API server takes no new
-/// term beside old ones.
-fn confined(affinity: Value, node: &str) -> Value {
-    let field = json!({"key": NODE_NAME, "operator": "In", "values": [node]});
+/// An affinity that keeps the pod inside its bounds, and leads it to the node.
+fn confined(affinity: Value, node: &str, bounds: &Bounds) -> Value {
+    let name = json!({"key": NODE_NAME, "operator": "In", "values": [node]});
     let mut affinity = if affinity.is_null() { json!({}) } else { affinity };
-    let terms = "requiredDuringSchedulingIgnoredDuringExecution";
-    let required = &mut affinity["nodeAffinity"][terms];
-    match required
-        .get_mut("nodeSelectorTerms")
-        .and_then(Value::as_array_mut)
-        .filter(|terms| !terms.is_empty())
-    {
+    let of_nodes = &mut affinity["nodeAffinity"];
+    match bounds {
+        Bounds::Node => {
+            require(of_nodes, "matchFields", name);
+            return affinity;
+        }
+        Bounds::Domain { key, value } => {
+            let label = json!({"key": key, "operator": "In", "values": [value]});
+            require(of_nodes, "matchExpressions", label);
+        }
+        Bounds::None => {}
+    }
+    let preference = json!({"weight": WEIGHT_MAX, "preference": {"matchFields": [name]}});
+    match of_nodes.get_mut(PREFERRED).and_then(Value::as_array_mut) {
+        Some(preferred) => preferred.push(preference),
+        None => of_nodes[PREFERRED] = json!([preference]),
+    }
+    affinity
+}
+
+/// Adds a requirement to every term that there is, or as the only term: the API server takes no new term beside old ones.
+fn require(of_nodes: &mut Value, list: &str, requirement: Value) {
+    let required = &mut of_nodes[REQUIRED];
+    let terms = required.get_mut("nodeSelectorTerms").and_then(Value::as_array_mut);
+    match terms.filter(|terms| !terms.is_empty()) {
         Some(terms) => {
             for term in terms {
-                match term.get_mut("matchFields").and_then(Value::as_array_mut) {
-                    Some(fields) => fields.push(field.clone()),
-                    None => term["matchFields"] = json!([field]),
+                match term.get_mut(list).and_then(Value::as_array_mut) {
+                    Some(requirements) => requirements.push(requirement.clone()),
+                    None => term[list] = json!([requirement]),
                 }
             }
         }
-        None => *required = json!({"nodeSelectorTerms": [{"matchFields": [field]}]}),
+        None => *required = json!({"nodeSelectorTerms": [{list: [requirement]}]}),
     }
-    affinity
 }
 
 #[cfg(test)]
@@ -116,8 +164,8 @@ mod tests {
     }
 
     /// What the API server makes of a patch, as far as this one goes.
-    fn patched(pod: &Pod, node: &str) -> Pod {
-        let patch = pin_patch(pod, node);
+    fn patched(pod: &Pod, node: &str, bounds: &Bounds) -> Pod {
+        let patch = pin_patch(pod, node, bounds);
         let mut pod = json!(pod);
         pod["spec"]["schedulingGates"] = json!([]);
         pod["spec"]["affinity"] = patch.as_array().unwrap().last().unwrap()["value"].clone();
@@ -133,7 +181,7 @@ mod tests {
             let pod = gated(affinity);
             assert!(Hand::Pins.is_wanted(&pod) && !Hand::Binds.is_wanted(&pod));
             assert_eq!(Hand::Pins.destination(&pod), None);
-            let pinned = patched(&pod, "n1");
+            let pinned = patched(&pod, "n1", &Bounds::Node);
             assert_eq!(Hand::Pins.destination(&pinned), Some("n1"));
             assert!(!Hand::Pins.is_wanted(&pinned));
         }
@@ -144,12 +192,33 @@ mod tests {
         let expression = json!({"matchExpressions": [{"key": "gpu", "operator": "Exists"}]});
         let stated = json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution":
             {"nodeSelectorTerms": [expression]}}});
-        let confined = confined(stated, "n1");
+        let confined = confined(stated, "n1", &Bounds::Node);
         let terms = &confined["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"];
         let field = json!({"key": "metadata.name", "operator": "In", "values": ["n1"]});
         let mut term = expression;
         term["matchFields"] = json!([field]);
         assert_eq!(*terms, json!([term]));
+    }
+
+    #[test]
+    fn a_pod_with_claims_stays_in_its_domain_and_is_led_to_a_host() {
+        let mut pod = gated(Value::Null);
+        let claims = json!([{"name": "gpu", "resourceClaimName": "gpu"}]);
+        pod.spec.as_mut().unwrap().resource_claims = Some(serde_json::from_value(claims).unwrap());
+        let rack = Bounds::Domain {
+            key: "rack".to_owned(),
+            value: "r1".to_owned(),
+        };
+        for bounds in [rack, Bounds::None] {
+            let confined = patched(&pod, "n1", &bounds);
+            assert_eq!(Hand::Pins.destination(&confined), Some("n1"));
+            let affinity = json!(confined.spec.unwrap().affinity.unwrap().node_affinity.unwrap());
+            let expected = match bounds {
+                Bounds::None => Value::Null,
+                _ => json!([{"matchExpressions": [{"key": "rack", "operator": "In", "values": ["r1"]}]}]),
+            };
+            assert_eq!(affinity[REQUIRED]["nodeSelectorTerms"], expected);
+        }
     }
 
     #[test]

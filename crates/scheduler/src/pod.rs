@@ -55,6 +55,11 @@ pub(crate) fn uses_claim(pod: &Pod, claim: &ObjectKey) -> bool {
         && grove_kubeplace::claims(pod).any(|used| used == claim.name)
 }
 
+pub(crate) fn has_claims(pod: &Pod) -> bool {
+    let claims = pod.spec.as_ref().and_then(|spec| spec.resource_claims.as_ref());
+    claims.is_some_and(|claims| !claims.is_empty())
+}
+
 fn scheduled(pod: &Pod) -> Option<&PodCondition> {
     let conditions = pod.status.iter().flat_map(|status| &status.conditions).flatten();
     conditions

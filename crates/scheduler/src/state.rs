@@ -6,7 +6,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use grove_api::podgang::{NamespacedName, PodGroup};
+use grove_api::labels::annotation;
+use grove_api::podgang::{GangTopologyConstraint, NamespacedName, PodGroup};
 use grove_api::{ClusterTopology, ClusterTopologyBinding, PodGang, PodGangSpec, TopologyDomain, labels};
 use grove_kubeplace::{GangRequest, Mirror, NotPlaceable, PodKey};
 use grove_placement::NodeId;
@@ -19,7 +20,7 @@ use kube::ResourceExt;
 
 use crate::budgets::Budgets;
 use crate::core::Policy;
-use crate::hand::Hand;
+use crate::hand::{Bounds, Hand};
 use crate::pod;
 use crate::queue::Unit;
 use crate::seen::Seen;
@@ -83,8 +84,9 @@ pub(crate) struct State {
 impl State {
     pub(crate) fn new(policy: &Policy) -> Self {
         let mut mirror = Mirror::new(&policy.default_topology);
-        if policy.hand == Hand::Binds {
-            mirror.need_bound_claims();
+        match policy.hand {
+            Hand::Binds => mirror.need_bound_claims(),
+            Hand::Pins => mirror.leave_claims_to_others(),
         }
         Self {
             mirror,
@@ -267,6 +269,25 @@ impl State {
         Some(pod)
     }
 
+    /// What a pod that is led to a node may not leave.
+    pub(crate) fn bounds(&self, gang: &PodGang, pod: &Pod, node: &str) -> Bounds {
+        if !pod::has_claims(pod) {
+            return Bounds::Node;
+        }
+        let Some(key) = narrowest_required(gang, &pod.name_any()) else {
+            return Bounds::None;
+        };
+        let labels = self.nodes.get(node).and_then(|node| node.metadata.labels.as_ref());
+        match labels.and_then(|labels| labels.get(key)) {
+            Some(value) => Bounds::Domain {
+                key: key.to_owned(),
+                value: value.clone(),
+            },
+            // Levels below the host have no label.
+            None => Bounds::Node,
+        }
+    }
+
     /// A bind was refused: the place is free again, unless the pod was seen there after all.
     pub(crate) fn forget(&mut self, key: &PodKey, uid: Option<&str>) {
         let known = self.pods.get(key);
@@ -437,6 +458,23 @@ fn replica_of(gang: &PodGang) -> Option<ReplicaKey> {
         label(labels::PART_OF)?,
         label(labels::PCS_REPLICA_INDEX)?,
     ))
+}
+
+/// Node label of the narrowest level that a pod's scopes require, from its pod-group outwards.
+fn narrowest_required<'a>(gang: &'a PodGang, pod: &str) -> Option<&'a str> {
+    let is_listed = |group: &&PodGroup| group.pod_references.iter().any(|reference| reference.name == pod);
+    let group = gang.spec.pod_groups.iter().find(is_listed)?;
+    let mut configs = gang.spec.topology_constraint_group_configs.iter();
+    let config = configs.find(|config| config.pod_group_names.contains(&group.name));
+    let scopes = [
+        group.topology_constraint.as_ref(),
+        config.and_then(|config| config.topology_constraint.as_ref()),
+        gang.spec.topology_constraint.as_ref(),
+    ];
+    let required = |scope: &'a GangTopologyConstraint| scope.pack_constraint.as_ref()?.required.as_deref();
+    let of_replica = || gang.annotations().get(annotation::REPLICA_PACK_REQUIRED);
+    let mut keys = scopes.into_iter().flatten().filter_map(required);
+    keys.next().or_else(|| of_replica().map(String::as_str))
 }
 
 /// Whether nothing changed that placement looks at; a kubelet reports much else.

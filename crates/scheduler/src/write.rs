@@ -16,7 +16,7 @@ use kube::core::ObjectMeta;
 use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
 
-use crate::hand::{Hand, pin_patch};
+use crate::hand::{Bounds, Hand, pin_patch};
 use crate::statement::Statement;
 
 /// A change to make.
@@ -24,8 +24,12 @@ use crate::statement::Statement;
 pub enum Action {
     /// Bind a pod to a node.
     Bind { pod: Arc<Pod>, node: String },
-    /// Lift a pod's gate and confine it to a node.
-    Pin { pod: Arc<Pod>, node: String },
+    /// Lift a pod's gate, and lead it to a node.
+    Pin {
+        pod: Arc<Pod>,
+        node: String,
+        bounds: Bounds,
+    },
     /// Say where a gang stands.
     Say {
         gang: Arc<PodGang>,
@@ -69,7 +73,7 @@ impl Writer {
     pub(crate) async fn carry_out(self, action: Action, now: Timestamp) -> Done {
         match action {
             Action::Bind { pod, node } => self.bind(pod, &node).await,
-            Action::Pin { pod, node } => self.pin(pod, &node).await,
+            Action::Pin { pod, node, bounds } => self.pin(pod, &node, &bounds).await,
             Action::Say { gang, statement } => self.say(&gang, &statement, now).await,
             Action::Mark { pod, message } => self.mark(&pod, &message, now).await,
             Action::Release { pod } => self.release(&pod).await,
@@ -125,10 +129,10 @@ impl Writer {
     }
 
     /// A patch whose answer is lost is sent again: what it tests tells whether it was carried out.
-    async fn pin(&self, pod: Arc<Pod>, node: &str) -> Done {
+    async fn pin(&self, pod: Arc<Pod>, node: &str, bounds: &Bounds) -> Done {
         let api = self.pods(&pod);
         let name = pod.name_any();
-        let patch = match serde_json::from_value(pin_patch(&pod, node)) {
+        let patch = match serde_json::from_value(pin_patch(&pod, node, bounds)) {
             Ok(patch) => Patch::<()>::Json(patch),
             Err(error) => {
                 let why = error.to_string();

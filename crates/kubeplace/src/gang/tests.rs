@@ -324,13 +324,19 @@ fn what_cannot_be_heeded_is_said() {
     };
     let by_team = towards(json!({"matchLabels": {"team": "a"}}));
     assert_eq!(error(by_team), unsupported(Unsupported::NamespaceSelector));
-    let by_name = pods(1, &towards(json!({"matchLabels": {"kubernetes.io/metadata.name": "ns"}})));
+    let by_name = pods(
+        1,
+        &towards(json!({"matchLabels": {"kubernetes.io/metadata.name": "ns"}})),
+    );
     assert!(request(&mut two_racks(), &gang(&by_name, 1, "x/rack"), &by_name).is_ok());
 }
 
 #[test]
 fn a_claim_must_be_bound_where_nobody_binds_it_later() {
-    let pods = pods(1, &json!({"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]}));
+    let pods = pods(
+        1,
+        &json!({"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]}),
+    );
     let gang = gang(&pods, 1, "x/rack");
     let mut mirror = two_racks();
     assert!(request(&mut mirror, &gang, &pods).is_ok());
@@ -366,7 +372,10 @@ fn what_a_policy_prefers_is_told_from_what_the_author_does() {
         .into();
     let filled = request(&mut mirror, &gang, &pods).unwrap();
     assert_eq!(asked.report(mirror.cluster(), &spread)[0].standing, Standing::Missed);
-    assert_eq!(filled.report(mirror.cluster(), &spread)[0].standing, Standing::Indifferent);
+    assert_eq!(
+        filled.report(mirror.cluster(), &spread)[0].standing,
+        Standing::Indifferent
+    );
 }
 
 #[test]
