@@ -20,7 +20,13 @@ pub(crate) struct Metrics {
 
 impl Metrics {
     pub(crate) fn new() -> Self {
+        Self::with(|_| {})
+    }
+
+    /// With metrics of the caller's own beside those of every process.
+    pub(crate) fn with(register: impl FnOnce(&mut Registry)) -> Self {
         let mut registry = Registry::default();
+        register(&mut registry);
         let build = Info::new(vec![("version", env!("CARGO_PKG_VERSION"))]);
         registry.register("grove_build", "The version of this binary", build);
         let is_leader = Gauge::default();

@@ -17,6 +17,7 @@ use grove_runtime::{Backoff, Notice};
 use grove_topology::resolve::default_reference;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
+use kube::ResourceExt;
 
 use crate::hand::Hand;
 use crate::pod;
@@ -79,6 +80,18 @@ impl Policy {
 pub struct Decided {
     pub actions: Vec<Action>,
     pub notices: Vec<Notice>,
+}
+
+/// Who there is, for people who watch from afar.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Census {
+    pub ready: usize,
+    pub parked: usize,
+    pub backing_off: usize,
+    /// Gangs by state and reason.
+    pub gangs: BTreeMap<(&'static str, String), usize>,
+    /// Age of the oldest gang that is not placed.
+    pub oldest_pending_s: i64,
 }
 
 /// What is remembered of a unit beside its objects; nothing of it is missed after a restart.
@@ -212,6 +225,30 @@ impl Core {
         }
         self.unexplained.pop_first();
         Some(self.explain(&unit, now))
+    }
+
+    /// Counts everybody; only for those who show it, as it looks at all gangs.
+    pub fn census(&self, now: Timestamp) -> Census {
+        let (ready, backing_off) = self.queue.depths();
+        let mut census = Census {
+            ready,
+            backing_off,
+            parked: self.queue.len() - ready - backing_off,
+            ..Census::default()
+        };
+        for (unit, record) in &self.records {
+            let (Unit::Gang(key), Some(said)) = (unit, &record.said) else {
+                continue;
+            };
+            let state = if said.is_scheduled { "placed" } else { "pending" };
+            *census.gangs.entry((state, said.reason.clone())).or_default() += 1;
+            let made = self.state.gangs.get(key).and_then(|gang| gang.creation_timestamp());
+            if let Some(made) = made.filter(|_| !said.is_scheduled) {
+                let age_s = now.duration_since(made.0).as_secs();
+                census.oldest_pending_s = census.oldest_pending_s.max(age_s);
+            }
+        }
+        census
     }
 
     /// When there will be something to decide though nothing changed.

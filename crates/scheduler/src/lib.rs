@@ -17,6 +17,7 @@ mod blockers;
 mod budgets;
 pub mod core;
 mod hand;
+mod metrics;
 mod pod;
 mod preempt;
 pub mod queue;
@@ -29,4 +30,5 @@ pub mod write;
 
 pub use core::Policy;
 pub use hand::Hand;
+pub use metrics::Metrics;
 pub use scheduler::{Scheduler, Settings};

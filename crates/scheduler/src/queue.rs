@@ -148,6 +148,11 @@ impl Queue {
         self.units.len()
     }
 
+    /// How many are ready, and how many wait after a failure; the others are parked.
+    pub fn depths(&self) -> (usize, usize) {
+        (self.ready.len(), self.later.len())
+    }
+
     pub fn is_empty(&self) -> bool {
         self.units.is_empty()
     }

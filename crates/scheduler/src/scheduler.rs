@@ -24,14 +24,18 @@ use serde::de::DeserializeOwned;
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::core::{Core, Policy};
+use crate::core::{Core, Decided, Policy};
+use crate::metrics::Metrics;
 use crate::seen::{Kept, Seen};
 use crate::write::{Action, Done, Writer};
 
 /// How long answers are waited for at the end: another replica is to lead within three seconds.
 const DRAIN_MAX: Duration = Duration::from_secs(2);
+/// Between two counts of everybody.
+const SHOW_EVERY: Duration = Duration::from_secs(1);
 
 type Watching = Pin<Box<dyn Future<Output = ()> + Send>>;
 
@@ -44,6 +48,7 @@ pub struct Settings {
     /// Other requests that are under way at once.
     pub writes_max: usize,
     pub clock: Arc<dyn Fn() -> Timestamp + Send + Sync>,
+    pub metrics: Metrics,
 }
 
 impl Default for Settings {
@@ -53,6 +58,7 @@ impl Default for Settings {
             binds_max: 64,
             writes_max: 16,
             clock: Arc::new(Timestamp::now),
+            metrics: Metrics::default(),
         }
     }
 }
@@ -128,6 +134,7 @@ impl Scheduler {
         }
         let mut core = Core::new(self.settings.policy.clone());
         let mut requests = Requests::new(self);
+        let (mut is_shown, mut show_at) = (false, Timestamp::MIN);
         loop {
             while let Ok(seen) = inbox.try_recv() {
                 core.see(seen);
@@ -136,12 +143,12 @@ impl Scheduler {
                 core.done(done.unwrap_or(Done::Other), (self.settings.clock)());
             }
             let now = (self.settings.clock)();
-            let decided = core.step(now);
-            let is_idle = decided.is_none();
-            let decided = decided.unwrap_or_default();
-            decided.notices.into_iter().for_each(|notice| drop(told.send(notice)));
-            decided.actions.into_iter().for_each(|action| requests.send(action));
-            if !is_idle {
+            let begun = Instant::now();
+            if let Some(decided) = core.step(now) {
+                self.settings.metrics.decided(result(&decided), begun.elapsed());
+                is_shown = false;
+                decided.notices.into_iter().for_each(|notice| drop(told.send(notice)));
+                decided.actions.into_iter().for_each(|action| requests.send(action));
                 // Watches and answers have their turn before the next decision.
                 tokio::task::yield_now().await;
                 if stop.is_cancelled() {
@@ -149,7 +156,12 @@ impl Scheduler {
                 }
                 continue;
             }
-            let wait = core.next_at().map(|at| wait(now, at));
+            if !is_shown && now >= show_at {
+                self.settings.metrics.show(&core.census(now));
+                (is_shown, show_at) = (true, now + SHOW_EVERY);
+            }
+            let due = (!is_shown).then_some(show_at);
+            let wait = core.next_at().into_iter().chain(due).min().map(|at| wait(now, at));
             tokio::select! {
                 biased;
                 () = stop.cancelled() => break,
@@ -198,9 +210,26 @@ fn report(unreadable: Unreadable) {
     tracing::error!(kind, %key, reason, "an object cannot be read and is left out");
 }
 
+/// What came of a decision, for who counts them.
+fn result(decided: &Decided) -> &'static str {
+    let is_bind = |action: &Action| matches!(action, Action::Bind { .. } | Action::Pin { .. });
+    if decided.actions.iter().any(is_bind) {
+        "placed"
+    } else if decided
+        .actions
+        .iter()
+        .any(|action| matches!(action, Action::Evict { .. }))
+    {
+        "preempting"
+    } else {
+        "unplaced"
+    }
+}
+
 /// Requests that are under way.
 struct Requests {
     writer: Writer,
+    metrics: Metrics,
     binds: Arc<Semaphore>,
     writes: Arc<Semaphore>,
     clock: Arc<dyn Fn() -> Timestamp + Send + Sync>,
@@ -214,6 +243,7 @@ impl Requests {
                 client: scheduler.client.clone(),
                 manager: scheduler.settings.policy.name.clone(),
             },
+            metrics: scheduler.settings.metrics.clone(),
             binds: Arc::new(Semaphore::new(scheduler.settings.binds_max)),
             writes: Arc::new(Semaphore::new(scheduler.settings.writes_max)),
             clock: scheduler.settings.clock.clone(),
@@ -227,10 +257,20 @@ impl Requests {
             Action::Bind { .. } | Action::Pin { .. } => self.binds.clone(),
             _ => self.writes.clone(),
         };
-        let (writer, clock) = (self.writer.clone(), self.clock.clone());
+        if let Action::Evict { .. } = action {
+            self.metrics.evicts();
+        }
+        let (writer, clock, metrics) = (self.writer.clone(), self.clock.clone(), self.metrics.clone());
         self.under_way.spawn(async move {
             let _permit = lane.acquire().await;
-            writer.carry_out(action, clock()).await
+            let begun = Instant::now();
+            let done = writer.carry_out(action, clock()).await;
+            match done {
+                Done::Bound { .. } | Done::Found { .. } => metrics.bind_ended("bound", begun.elapsed()),
+                Done::Refused { .. } => metrics.bind_ended("refused", begun.elapsed()),
+                Done::Said { .. } | Done::Other => {}
+            }
+            done
         });
     }
 }

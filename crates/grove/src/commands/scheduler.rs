@@ -70,7 +70,8 @@ async fn configuration(args: &Args) -> Result<Loaded, Vec<String>> {
 async fn schedule(configuration: &OperatorConfiguration, args: &Args) -> Result<(), Failure> {
     tracing::info!(version = env!("CARGO_PKG_VERSION"), "starting the scheduler");
     let stop = stop_on_signal()?;
-    let metrics = Metrics::new();
+    let counts = grove_scheduler::Metrics::default();
+    let metrics = Metrics::with(|registry| counts.register(registry));
     let (stage, watched_stage) = watch::channel(Stage::Starting("the API server"));
     let servers = Servers::start(configuration, &metrics, watched_stage).await?;
     let reached = reach(configuration, args.kubeconfig.as_deref());
@@ -85,7 +86,11 @@ async fn schedule(configuration: &OperatorConfiguration, args: &Args) -> Result<
                 resource_name: LEASE.to_owned(),
                 ..configuration.leader_election.clone()
             };
-            let scheduler = Scheduler::new(cluster.client.clone(), settings(configuration));
+            let settings = Settings {
+                metrics: counts,
+                ..settings(configuration)
+            };
+            let scheduler = Scheduler::new(cluster.client.clone(), settings);
             let work = async {
                 scheduler.run(stop.clone()).await;
                 Ok(())

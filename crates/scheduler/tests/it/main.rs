@@ -3,6 +3,7 @@
 mod audit;
 mod crash;
 mod gangs;
+mod metrics;
 mod namesake;
 mod pins;
 mod pods;

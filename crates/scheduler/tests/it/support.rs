@@ -7,7 +7,7 @@ use std::time::Duration;
 use grove_api::config::{self, OperatorConfiguration, Overrides};
 use grove_api::{PodCliqueSet, PodGang, crds};
 use grove_controllers::Operator;
-use grove_scheduler::{Policy, Scheduler, Settings};
+use grove_scheduler::{Metrics, Policy, Scheduler, Settings};
 use grove_simcluster::{Cluster, NodeSpec, User};
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::Pod;
@@ -47,6 +47,7 @@ pub(crate) struct Policies {
 pub(crate) struct World {
     pub(crate) cluster: Cluster,
     pub(crate) client: Client,
+    pub(crate) metrics: Metrics,
     policies: Policies,
     operator: CancellationToken,
     scheduler: Option<(CancellationToken, JoinHandle<()>)>,
@@ -102,6 +103,7 @@ impl World {
         let world = Self {
             cluster,
             client,
+            metrics: Metrics::default(),
             policies,
             operator: CancellationToken::new(),
             scheduler: None,
@@ -139,6 +141,7 @@ impl World {
                 false => Policy::new(&configuration),
             },
             clock: Arc::new(move || clock.now()),
+            metrics: self.metrics.clone(),
             ..Settings::default()
         };
         let scheduler = Scheduler::new(self.cluster.client_as(User::named(SCHEDULER, &[])), settings);
