@@ -6,7 +6,7 @@ use grove_api::config::ScaleOut;
 use grove_api::podgang::{PendingExplanation, Waiting};
 use grove_api::{PodGang, labels};
 use grove_kubeplace::{GangRequest, NotPlaceable};
-use grove_placement::{Budget, Gang, Outcome, Plan, ShapeId};
+use grove_placement::{Budget, Gang, Outcome, Plan, ShapeId, Standing as Preference};
 use grove_runtime::ObjectKey;
 use jiff::Timestamp;
 use kube::ResourceExt;
@@ -131,7 +131,31 @@ impl Core {
         }
     }
 
+    /// Why a gang that is about to be placed does not get all that it prefers: the best place that there was. Known
+    /// only now, while its own pods take no room yet.
+    fn regret(&self, request: &GangRequest, plan: &Plan) -> Option<String> {
+        let cluster = self.state.mirror.cluster();
+        let scopes = request.report(cluster, &plan.assignments);
+        let missed = scopes.iter().position(|scope| scope.standing == Preference::Missed)?;
+        let mut wish = request.gang.clone();
+        let groups = wish.groups.iter_mut().map(|group| &mut group.pack);
+        let pod_groups = wish.pod_groups.iter_mut().map(|group| &mut group.pack);
+        let pack = std::iter::once(&mut wish.pack)
+            .chain(groups)
+            .chain(pod_groups)
+            .nth(missed)?;
+        pack.required = pack.preferred.clone();
+        let level = pack.preferred.clone()?;
+        let proof = grove_placement::explain(cluster, &wish)?;
+        Some(format!(
+            "{} prefers one {level}: {}",
+            scopes[missed].name, proof.sentence
+        ))
+    }
+
     fn bind(&mut self, unit: &Unit, gang: &PodGang, request: &GangRequest, plan: &Plan) -> Decided {
+        let is_first = request.gang.pod_groups.iter().all(|group| group.bound.is_empty());
+        let regret = is_first.then(|| self.regret(request, plan));
         let bindings = request.bindings(self.state.mirror.cluster(), plan);
         let mut actions = Vec::with_capacity(bindings.len());
         for binding in bindings {
@@ -149,6 +173,9 @@ impl Core {
         tracing::debug!(%unit, pods = actions.len(), "placed");
         let record = self.records.entry(unit.clone()).or_default();
         record.binding += actions.len();
+        if let Some(regret) = regret {
+            record.regret = regret;
+        }
         Decided {
             actions,
             notices: Vec::new(),

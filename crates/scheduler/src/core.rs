@@ -112,6 +112,8 @@ pub(crate) struct Record {
     pub(crate) explained_at: Option<Timestamp>,
     /// Since when it has not all the pods that it needs.
     pub(crate) unformed_at: Option<Timestamp>,
+    /// What it prefers and could not have when it was placed.
+    pub(crate) regret: Option<String>,
     /// Since when all of it is pinned and not all of it bound.
     pub(crate) pinned_at: Option<Timestamp>,
 }

@@ -18,6 +18,9 @@ pub const PLACED: &str = "Placed";
 /// away for that: what becomes of it is the operator's decision.
 pub const MEMBERS_MISSING: &str = "MembersMissing";
 
+/// The message of a gang that is placed begins so.
+const WHOLE: &str = "Every pod-group has its minimum of pods on nodes";
+
 /// Reasons of a pending gang that are not a proof of the engine.
 pub mod reason {
     pub const TOPOLOGY_UNAVAILABLE: &str = "TopologyUnavailable";
@@ -47,14 +50,25 @@ pub struct Statement {
 
 impl Statement {
     /// The gang has its minimum on nodes.
-    pub fn placed(scopes: &[ScopeReport], score: f64) -> Self {
+    /// `regret` says what it prefers and could not have.
+    pub fn placed(scopes: &[ScopeReport], score: f64, regret: Option<&str>) -> Self {
+        let regret = regret.map(|regret| format!("; {regret}")).unwrap_or_default();
         Self {
             is_scheduled: true,
             reason: PLACED.to_owned(),
-            message: "Every pod-group has its minimum of pods on nodes".to_owned(),
+            message: shortened(format!("{WHOLE}{regret}")),
             placement: placement(scopes),
             score: Some(score),
             pending: None,
+        }
+    }
+
+    /// Takes over the regret of what was said before of the same placement: it was found when that was chosen, and
+    /// cannot be found again.
+    pub fn keep_regret(&mut self, before: Self) {
+        let is_same_place = before.is_scheduled && (&before.placement, before.score) == (&self.placement, self.score);
+        if is_same_place && before.message.starts_with(WHOLE) {
+            self.message = before.message;
         }
     }
 
@@ -265,7 +279,7 @@ mod tests {
         assert!(pending.message.len() <= MESSAGE_MAX && pending.message.ends_with('…'));
         for said in [
             Statement::pending(pending),
-            Statement::placed(&[scope(Some("zone"), None, Standing::Indifferent)], 1.0),
+            Statement::placed(&[scope(Some("zone"), None, Standing::Indifferent)], 1.0, None),
         ] {
             let mut gang = PodGang::new("g", grove_api::PodGangSpec::default());
             let patch = said.apply_patch(&gang, now);
@@ -278,6 +292,19 @@ mod tests {
     }
 
     #[test]
+    fn what_a_gang_could_not_have_is_said_as_long_as_it_stays() {
+        let spread = || [scope(Some("zone"), Some("rack"), Standing::Missed)];
+        let first = Statement::placed(&spread(), 0.5, Some("no rack had room"));
+        assert!(first.message.ends_with("; no rack had room"));
+        let mut again = Statement::placed(&spread(), 0.5, None);
+        again.keep_regret(first.clone());
+        assert_eq!(again, first);
+        let mut moved = Statement::placed(&spread(), 1.0, None);
+        moved.keep_regret(first);
+        assert_eq!(moved.message, WHOLE);
+    }
+
+    #[test]
     fn the_time_of_a_transition_stays_while_the_status_does() {
         let mut gang = PodGang::new("g", grove_api::PodGangSpec::default());
         let said = Statement::pending(because(reason::QUEUED, "later".to_owned(), Waiting::Wait));
@@ -286,7 +313,7 @@ mod tests {
         let later = Timestamp::from_second(60).unwrap();
         let time = |status: &Value| status["conditions"][0]["lastTransitionTime"].clone();
         assert_eq!(time(&said.apply_patch(&gang, later)["status"]), time(&first));
-        let placed = Statement::placed(&[], 1.0).apply_patch(&gang, later);
+        let placed = Statement::placed(&[], 1.0, None).apply_patch(&gang, later);
         assert_ne!(time(&placed["status"]), time(&first));
     }
 }

@@ -40,7 +40,11 @@ impl Core {
             return Decided::default();
         };
         let scopes = request.report(self.state.mirror.cluster(), &[]);
-        let statement = Statement::placed(&scopes, score(&scopes));
+        let regret = self.records.get(unit).and_then(|record| record.regret.clone());
+        let mut statement = Statement::placed(&scopes, score(&scopes), regret.as_deref());
+        if let Some(stored) = Statement::stored(gang).filter(|_| regret.is_none()) {
+            statement.keep_regret(stored);
+        }
         self.say(unit, gang, statement, now)
     }
 

@@ -1,7 +1,9 @@
 //! `grove explain pcs|pg NAME`: why a gang waits, or where it runs and how well.
 //!
 //! It reads what whoever places has written on the PodGang, so it says what `kubectl` shows and needs no more rights than
-//! its reader has; nothing is computed again.
+//! its reader has. Only with `--deep` is anything computed again: whether a gang that runs would be placed better today.
+
+mod better;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -9,7 +11,8 @@ use std::process::ExitCode;
 use grove_api::conditions::podgang::SCHEDULED;
 use grove_api::config::ClientConnection;
 use grove_api::podgang::{PendingExplanation, ScopePlacement, Waiting};
-use grove_api::{PodCliqueSet, PodGang, labels};
+use grove_api::{ClusterTopology, PodCliqueSet, PodGang, labels};
+use grove_topology::Topology;
 use jiff::Timestamp;
 use kube::api::{Api, ListParams};
 use kube::{Client, ResourceExt};
@@ -18,6 +21,7 @@ use serde::Serialize;
 use crate::client::{Cluster, no_answer};
 use crate::exit::{self, Failure};
 use crate::output::{self, Format, columns, row};
+use better::Today;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -30,6 +34,9 @@ pub(crate) struct Args {
     /// The cluster to look at; by default that of the environment
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
+    /// Also says whether gangs that run would be placed better today; reads all nodes and pods
+    #[arg(long)]
+    deep: bool,
     /// How to print: table for people, json or yaml for programs
     #[arg(short, long, value_enum, default_value_t = Format::Table)]
     output: Format,
@@ -55,9 +62,23 @@ struct Item {
     #[serde(skip_serializing_if = "Option::is_none")]
     score: Option<f64>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    scopes: Vec<ScopePlacement>,
+    scopes: Vec<Scope>,
+    /// What a restart would gain it today.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    today: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pending: Option<PendingExplanation>,
+}
+
+/// Where a part of a gang lies.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Scope {
+    #[serde(flatten)]
+    place: ScopePlacement,
+    /// What the gang asked of that level.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    asked: Option<&'static str>,
 }
 
 #[derive(Debug, Serialize)]
@@ -87,12 +108,21 @@ async fn answer(args: &Args, now: Timestamp) -> Result<ExitCode, Failure> {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let cluster = Cluster::connect(args.kubeconfig.as_deref(), &ClientConnection::default()).await?;
     cluster.own_user().await?;
+    let failed = |error| Failure::NoAnswer(no_answer(&cluster.address, error));
     let gangs = gangs(&cluster, args).await?;
+    let topologies = topologies(&cluster.client, &gangs).await;
+    let mut items: Vec<Item> = gangs.iter().map(|gang| item(gang, &topologies)).collect();
+    if args.deep {
+        let mut today = Today::read(&cluster.client).await.map_err(failed)?;
+        for (item, gang) in items.iter_mut().zip(&gangs).filter(|(item, _)| item.state == RUNNING) {
+            item.today = Some(today.better(gang));
+        }
+    }
     let answer = Answer {
         api_version: "cli.grove.io/v1",
         kind: "Explanation",
         generated_at: now,
-        items: gangs.iter().map(item).collect(),
+        items,
     };
     output::print(args.output, &answer, |answer| table(answer, now))?;
     let is_pending = answer.items.iter().any(|item| item.state != RUNNING);
@@ -122,6 +152,23 @@ async fn gangs(cluster: &Cluster, args: &Args) -> Result<Vec<PodGang>, Failure> 
         return Err(Failure::Usage(not_found(args, &known)));
     }
     Ok(found)
+}
+
+/// The topologies that the gangs use, for their words. Whoever may not read them does without.
+async fn topologies(client: &Client, gangs: &[PodGang]) -> Vec<Topology> {
+    let mut names: Vec<&String> = gangs
+        .iter()
+        .filter_map(|gang| gang.spec.topology_ref.as_ref())
+        .collect();
+    names.sort_unstable();
+    names.dedup();
+    let api: Api<ClusterTopology> = Api::all(client.clone());
+    let mut topologies = Vec::new();
+    for name in names {
+        let found = api.get_opt(name).await.ok().flatten();
+        topologies.extend(found.map(|object| Topology::from(&object)));
+    }
+    topologies
 }
 
 async fn names(client: &Client, args: &Args) -> kube::Result<Vec<String>> {
@@ -180,7 +227,36 @@ fn is_close(one: &str, other: &str) -> bool {
 const RUNNING: &str = "Running";
 const PENDING: &str = "Pending";
 
-fn item(gang: &PodGang) -> Item {
+/// What a gang asks of each level of each of its scopes.
+fn asked(gang: &PodGang, topologies: &[Topology], place: &ScopePlacement) -> Option<&'static str> {
+    let topology = gang.spec.topology_ref.as_ref()?;
+    let topology = topologies.iter().find(|known| known.name() == topology)?;
+    let key = topology.key(&place.level)?;
+    let spec = &gang.spec;
+    let configs = spec.topology_constraint_group_configs.iter();
+    let configs = configs.map(|config| (&config.name, &config.topology_constraint));
+    let groups = spec
+        .pod_groups
+        .iter()
+        .map(|group| (&group.name, &group.topology_constraint));
+    let own = (&gang.name_any(), &spec.topology_constraint);
+    let constraint = std::iter::once(own)
+        .chain(configs)
+        .chain(groups)
+        .find_map(|(name, constraint)| (*name == place.scope).then_some(constraint.as_ref())?);
+    let pack = constraint?.pack_constraint.as_ref()?;
+    if pack.required.as_deref() == Some(key) {
+        return Some("required");
+    }
+    let is_preferred = pack.preferred.as_deref() == Some(key);
+    is_preferred.then_some(if place.domains.len() == 1 {
+        "preferred, met"
+    } else {
+        "preferred, not met"
+    })
+}
+
+fn item(gang: &PodGang, topologies: &[Topology]) -> Item {
     let status = gang.status.clone().unwrap_or_default();
     let scheduled = status.conditions.iter().find(|condition| condition.type_ == SCHEDULED);
     let is_running = scheduled.is_some_and(|condition| condition.status == "True");
@@ -191,7 +267,15 @@ fn item(gang: &PodGang) -> Item {
         since: scheduled.map(|condition| condition.last_transition_time.0),
         message: scheduled.map_or(unseen.to_owned(), |condition| condition.message.clone()),
         score: status.placement_score,
-        scopes: status.placement,
+        scopes: status
+            .placement
+            .into_iter()
+            .map(|place| Scope {
+                asked: asked(gang, topologies, &place),
+                place,
+            })
+            .collect(),
+        today: None,
         pending: status.pending,
     }
 }
@@ -237,13 +321,11 @@ fn waiting(item: &Item, pending: &PendingExplanation, now: Timestamp) -> String 
     });
     if !pending.nearest.is_empty() {
         let level = pending.level.as_deref().unwrap_or("domain").to_uppercase();
-        let mut rows = vec![row([&level, "FREE", "MISSING"])];
-        rows.extend(
-            pending
-                .nearest
-                .iter()
-                .map(|near| row([&near.domain, &near.free, &near.missing])),
-        );
+        let mut rows = vec![row([&level, "FREE", "MISSING", "HELD BY"])];
+        rows.extend(pending.nearest.iter().map(|near| {
+            let blockers = near.blockers.join(", ");
+            row([&near.domain, &near.free, &near.missing, &blockers])
+        }));
         lines.extend(columns(&rows).lines().map(|line| format!("  {line}")));
     }
     if !pending.would_fit_if.is_empty() {
@@ -265,9 +347,16 @@ fn running(item: &Item, now: Timestamp) -> String {
     let rows: Vec<Vec<String>> = item
         .scopes
         .iter()
-        .map(|scope| row([&scope.scope, &scope.level, &scope.domains.join(", ")]))
+        .map(|Scope { place, asked }| {
+            let domains = place.domains.join(", ");
+            row([&place.scope, &place.level, &domains, asked.unwrap_or_default()])
+        })
         .collect();
     lines.extend(columns(&rows).lines().map(|line| format!("  {line}")));
+    if let Some((_, regret)) = item.message.split_once("; ") {
+        lines.push(format!("  then  {regret}"));
+    }
+    lines.extend(item.today.iter().map(|today| format!("  now   {today}")));
     lines.join("\n")
 }
 
@@ -288,7 +377,7 @@ mod tests {
             api_version: "cli.grove.io/v1",
             kind: "Explanation",
             generated_at: now,
-            items: vec![item(&gang(status))],
+            items: vec![item(&gang(status), &[])],
         };
         table(&answer, now)
     }
@@ -300,11 +389,13 @@ mod tests {
 
     #[test]
     fn a_gang_that_waits_tells_its_proof() {
-        let nearest = json!([{"domain": "r2", "free": "room for 3 of 4 pods of w", "missing": "room for 1 pod"}]);
+        let nearest = json!([{"domain": "r2", "free": "room for 3 of 4 pods of w", "missing": "room for 1 pod",
+            "blockers": ["serve-0 (1 pod, priority 0)"]}]);
         let pending = json!({"reason": "Fragmented", "message": "no rack has 4 free hosts", "waiting": "Wait",
             "level": "rack", "nearest": nearest, "wouldFitIf": ["the level were block"]});
         let expected = "train-0  PENDING 4m12s  Fragmented: no rack has 4 free hosts\n  it is placed as soon as it fits\n  \
-                        RACK  FREE                       MISSING\n  r2    room for 3 of 4 pods of w  room for 1 pod\n  \
+                        RACK  FREE                       MISSING         HELD BY\n  \
+                        r2    room for 3 of 4 pods of w  room for 1 pod  serve-0 (1 pod, priority 0)\n  \
                         would run if  the level were block";
         assert_eq!(
             told(json!({"conditions": [condition("False")], "pending": pending})),
