@@ -3,84 +3,31 @@
 //! They register webhooks by the address of a process, so they have a control plane of their own.
 
 use std::collections::BTreeSet;
-use std::fs::{self, File};
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
-use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::Result;
 use grove_api::{PodClique, PodCliqueSet, labels};
-use grove_e2e::{ControlPlane, Identity, binary, eventually};
+use grove_e2e::{ControlPlane, Identity, binary};
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use kube::api::PostParams;
-use rustix::process::{Pid, Signal, kill_process};
-use tempfile::TempDir;
-use tokio::process::{Child, Command};
 
+use crate::replica::Replica;
 use crate::support::{Place, install_kinds, uids};
 
 const NAMESPACE: &str = "failover";
-/// Two hundred pods, on a machine that tests and compilers share.
-const LIMIT: Duration = Duration::from_secs(120);
 
-/// One replica of the operator. It is killed when dropped.
-struct Replica {
-    process: Child,
-    folder: TempDir,
-}
-
-impl Replica {
-    fn start(grove: &Path, plane: &ControlPlane) -> Result<Self> {
-        let folder = TempDir::new()?;
-        let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
-        let config = format!(
-            "apiVersion: operator.config.grove.io/v1alpha1\nkind: OperatorConfiguration\n\
-             server:\n  webhooks: {{bindAddress: 127.0.0.1, port: {port}}}\n  healthProbes: {{port: 0}}\n  \
-             metrics: {{port: 0}}\n\
-             leaderElection: {{enabled: true, leaseDuration: 4s, renewDeadline: 3s, retryPeriod: 500ms, \
-             resourceNamespace: {NAMESPACE}}}\n\
-             scheduler: {{profiles: [{{name: default-scheduler, default: true}}]}}\n"
-        );
-        let path = folder.path().join("operator.yaml");
-        fs::write(&path, config)?;
-        let process = Command::new(grove)
-            .args(["operator", "--config"])
-            .arg(&path)
-            .arg("--kubeconfig")
-            .arg(plane.kubeconfig(Identity::Admin))
-            .stdout(Stdio::null())
-            .stderr(File::create(folder.path().join("log"))?)
-            .kill_on_drop(true)
-            .spawn()?;
-        Ok(Self { process, folder })
-    }
-
-    async fn says(&self, what: &str) -> Result<()> {
-        let log = self.folder.path().join("log");
-        eventually(what, LIMIT, async || -> Result<()> {
-            let text = fs::read_to_string(&log)?;
-            ensure!(
-                text.contains(what),
-                "it says: {}",
-                text.lines().last().unwrap_or_default()
-            );
-            Ok(())
-        })
-        .await?;
-        Ok(())
-    }
-
-    /// Asks it to end, as Kubernetes does.
-    async fn terminate(mut self) -> Result<()> {
-        let id = self.process.id().context("a replica that runs")?;
-        let pid = Pid::from_raw(id.try_into()?).context("a process")?;
-        kill_process(pid, Signal::TERM)?;
-        let status = self.process.wait().await?;
-        ensure!(status.success(), "it ended with {status}");
-        Ok(())
-    }
+fn start(grove: &Path, plane: &ControlPlane) -> Result<Replica> {
+    let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
+    let config = format!(
+        "server:\n  webhooks: {{bindAddress: 127.0.0.1, port: {port}}}\n  healthProbes: {{port: 0}}\n  \
+         metrics: {{port: 0}}\n\
+         leaderElection: {{enabled: true, leaseDuration: 4s, renewDeadline: 3s, retryPeriod: 500ms, \
+         resourceNamespace: {NAMESPACE}}}\n\
+         scheduler: {{profiles: [{{name: default-scheduler, default: true}}]}}\n"
+    );
+    Replica::start(grove, "operator", &config, plane)
 }
 
 async fn pods_made(place: &Place, at_least: usize) -> Result<()> {
@@ -117,9 +64,9 @@ async fn leaders_change_while_pods_are_made_and_no_pod_is_made_twice() -> Result
         client: plane.client(Identity::Admin).await?,
         namespace: NAMESPACE.to_owned(),
     };
-    let first = Replica::start(&grove, &plane)?;
+    let first = start(&grove, &plane)?;
     first.says("elected leader").await?;
-    let second = Replica::start(&grove, &plane)?;
+    let second = start(&grove, &plane)?;
     second.says("another replica leads").await?;
 
     place
@@ -128,11 +75,11 @@ async fn leaders_change_while_pods_are_made_and_no_pod_is_made_twice() -> Result
         .await?;
     pods_made(&place, 50).await?;
     // Killed, not stopped: the Lease must run out.
-    drop(first);
+    first.kill().await?;
     second.says("elected leader").await?;
     let before = all_ready_once(&place, 200).await?;
 
-    let third = Replica::start(&grove, &plane)?;
+    let third = start(&grove, &plane)?;
     third.says("another replica leads").await?;
     place.scale::<PodClique>("w-0-a", 300).await?;
     pods_made(&place, 220).await?;

@@ -6,6 +6,8 @@
 mod failover;
 mod gangs;
 mod lifecycle;
+#[path = "../common/replica.rs"]
+mod replica;
 mod scaling;
 mod sharing;
 mod support;
