@@ -4,12 +4,13 @@
 //! run on the embedded cluster in virtual time and on a real control plane; [`for_each_scenario`] names them all. What a
 //! step looks at, it reads from the API.
 //!
-//! Functions that bear the name of a test or scenario of the designs follow its steps. KAI itself is not run: where a
-//! step looks at what KAI is told, its API is there and nothing behind it. Who binds pods here does not know gangs: where
-//! a step looks at placement, the gang that demands it is looked at instead.
+//! Functions that bear the name of a test or scenario of the designs follow its steps. Gangs are placed by one of Grove's
+//! profiles, and steps look at the nodes that their pods are on; [`audit`] judges all of it. KAI itself is not run: where
+//! a step looks at what KAI is told, its API is there and nothing behind it.
 
 #![allow(clippy::unwrap_used, reason = "a step that meets the unexpected must fail its test")]
 
+pub mod audit;
 mod lifecycle;
 mod look;
 mod manifests;
@@ -22,9 +23,9 @@ mod workloads;
 
 pub use look::{Keys, Look, keys, keys_of, node_labels, refusal};
 pub use manifests::{
-    BLOCK, DEFAULT, HOST, NUMA, OFF, RACK, SHARED, claim_counts, claims_by_owner, clique, compute_domain_definition,
-    kai_definition, levels, on, packed, placed_by_kai, pod_group_definition, set, three_scopes, topology_definition,
-    with_kai, with_policies,
+    BLOCK, CAPACITY, DEFAULT, HOST, NUMA, OFF, RACK, SHARED, ZONE, claim_counts, claims_by_owner, clique,
+    compute_domain_definition, configuration, kai_definition, levels, nodes, on, packed, placed_by_kai,
+    pod_group_definition, set, three_scopes, topology_definition, with_gpus, with_kai, with_policies,
 };
 pub use stage::Stage;
 
@@ -76,6 +77,30 @@ macro_rules! for_each_scenario {
             partitions::the_kai_pod_group_names_the_topology_of_its_set,
             partitions::a_topology_in_use_stays_until_its_last_user_is_gone,
             partitions::levels_in_use_by_scheduled_pods_are_locked,
+        }
+    };
+}
+
+/// Calls a macro with the module and name of every scenario that looks at where pods are.
+#[macro_export]
+macro_rules! for_each_placement {
+    ($each:ident) => {
+        $each! {
+            workloads::e2e_top_07_pod_clique_set_with_rack_level_constraint,
+            workloads::e2e_top_08_pod_clique_set_with_host_level_constraint,
+            workloads::e2e_top_09_multi_level_hierarchy_constraints,
+            workloads::e2e_top_12_pod_packing_within_single_rack,
+            workloads::e2e_top_13_pod_packing_within_single_host,
+            workloads::e2e_top_14_multiple_replicas_across_topology_domains,
+            workloads::e2e_top_15_preferred_constraint_optimization_with_fallback,
+            workloads::e2e_top_16_update_topology_constraint_rack_to_host,
+            workloads::e2e_top_18_strictest_level_changes,
+            workloads::e2e_top_19_scaling_with_topology_constraints,
+            operations::scenario_04_valid_workload_submission,
+            operations::scenario_11_dynamic_constraint_update_on_running_workload,
+            stories::story_2_disaggregated_inference_keeps_its_parts_close,
+            stories::story_5_another_topology_while_nothing_is_scheduled,
+            partitions::h100_and_gb200_side_by_side_on_relabelled_nodes,
         }
     };
 }

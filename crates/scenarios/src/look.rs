@@ -1,6 +1,6 @@
 //! Short ways to look at a cluster and to change it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 
 use grove_api::podgang::GangTopologyConstraint;
@@ -197,6 +197,28 @@ pub trait Look: Stage {
             (name, (pod.uid().unwrap_or_default(), node))
         })
         .collect()
+    }
+
+    /// The domains of a level, given by its node label, that hold the bound pods whose names begin so.
+    async fn domains_of(&self, prefix: &str, key: &str) -> BTreeSet<String> {
+        let nodes = Api::<Node>::all(self.client().clone());
+        let nodes = nodes.list(&ListParams::default()).await.expect("the nodes");
+        let domain = |node: &str| {
+            let node = nodes.iter().find(|known| known.name_any() == node)?;
+            node.labels().get(key).cloned()
+        };
+        let pods = self.placement().await.into_iter();
+        let pods = pods.filter(|(name, _)| name.starts_with(prefix));
+        pods.filter_map(|(_, (_, node))| domain(&node?)).collect()
+    }
+
+    /// The one domain of a level that holds the pods whose names begin so.
+    async fn domain_of(&self, prefix: &str, key: &str) -> String {
+        let found: Vec<String> = self.domains_of(prefix, key).await.into_iter().collect();
+        match found.as_slice() {
+            [one] => one.clone(),
+            others => panic!("pods {prefix} are in these domains of {key}: {others:?}"),
+        }
     }
 
     /// Changes the nodes, in the order of their names.

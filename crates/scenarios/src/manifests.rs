@@ -3,42 +3,70 @@
 use std::collections::BTreeMap;
 
 use grove_api::PodCliqueSet;
+use grove_api::config::{self, OperatorConfiguration, Overrides, ProfileName, SchedulerProfile};
 use k8s_openapi::api::resource::v1::ResourceClaim;
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube::ResourceExt;
 use serde_json::{Value, json};
 
 pub const RACK: &str = "topology.kubernetes.io/rack";
 pub const BLOCK: &str = "topology.kubernetes.io/block";
+pub const ZONE: &str = "topology.kubernetes.io/zone";
 pub const HOST: &str = "kubernetes.io/hostname";
 pub const NUMA: &str = "topology.kubernetes.io/numa";
 pub const DEFAULT: &str = "grove-topology";
 
+const GPU: &str = "nvidia.com/gpu";
+
+/// What each node of a stage has.
+pub const CAPACITY: [(&str, &str); 4] = [("cpu", "64"), ("memory", "512Gi"), ("pods", "110"), (GPU, "8")];
+
+/// The nodes of a stage: four in two racks of one block, each with its labels.
+pub fn nodes() -> [(&'static str, [(&'static str, &'static str); 3]); 4] {
+    let in_rack = |rack| [(ZONE, "zone-a"), (BLOCK, "block-a"), (RACK, rack)];
+    [
+        ("n0", in_rack("rack-a")),
+        ("n1", in_rack("rack-a")),
+        ("n2", in_rack("rack-b")),
+        ("n3", in_rack("rack-b")),
+    ]
+}
+
 /// The operator without topologies.
-pub const OFF: &str = "scheduler: {profiles: [{name: default-scheduler, default: true}]}\n";
+pub const OFF: &str = "topologyAwareScheduling: {enabled: false}\n";
 
 /// The operator with these levels, by their words.
 pub fn levels(words: &[&str]) -> String {
     with_policies(words, "")
 }
 
-/// The same, with more settings of topologies.
-pub fn with_policies(words: &[&str], policies: &str) -> String {
-    format!("{OFF}{}", block(words, policies))
-}
-
 /// The same as [`levels`], with KAI as a second scheduler, so that it is told of topologies.
 pub fn with_kai(words: &[&str]) -> String {
-    let profiles = "scheduler: {profiles: [{name: default-scheduler, default: true}, {name: kai-scheduler}]}\n";
-    format!("{profiles}{}", block(words, ""))
+    format!("scheduler: {{profiles: [{{name: kai-scheduler}}]}}\n{}", levels(words))
 }
 
 /// The same, with KAI as the scheduler that places gangs.
 pub fn placed_by_kai(words: &[&str]) -> String {
     let profiles = "scheduler: {profiles: [{name: kai-scheduler, default: true}]}\n";
-    format!("{profiles}{}", block(words, ""))
+    format!("{profiles}{}", levels(words))
 }
 
-fn block(words: &[&str], policies: &str) -> String {
+/// The configuration of which a text says only what a scenario cares about. Gangs are placed by `placer`, unless the
+/// text names somebody else.
+pub fn configuration(text: &str, placer: &SchedulerProfile) -> OperatorConfiguration {
+    let loaded = config::parse(text.as_bytes(), &Overrides::default());
+    let mut configuration = loaded.expect("the configuration of a test is valid").configuration;
+    let scheduler = &mut configuration.scheduler;
+    if scheduler.default_profile == ProfileName::GroveScheduler {
+        scheduler.default_profile = placer.name();
+        scheduler.profiles.retain(|profile| *profile != SchedulerProfile::Grove);
+        scheduler.profiles.push(placer.clone());
+    }
+    configuration
+}
+
+/// The operator with these levels, and more settings of topologies.
+pub fn with_policies(words: &[&str], policies: &str) -> String {
     let level = |word: &&str| {
         let key = if *word == "host" {
             HOST.to_owned()
@@ -73,6 +101,18 @@ pub fn clique(name: &str, pods: i32) -> Value {
     json!({"name": name, "spec": spec})
 }
 
+/// The same set with so many GPUs for each pod.
+pub fn with_gpus(mut set: PodCliqueSet, gpus: u32) -> PodCliqueSet {
+    let amount = BTreeMap::from([(GPU.to_owned(), Quantity(gpus.to_string()))]);
+    let cliques = set.spec.template.cliques.iter_mut();
+    for container in cliques.flat_map(|clique| &mut clique.spec.pod_spec.containers) {
+        let resources = container.resources.get_or_insert_default();
+        resources.requests.get_or_insert_default().extend(amount.clone());
+        resources.limits.get_or_insert_default().extend(amount.clone());
+    }
+    set
+}
+
 /// A template that demands one domain for each replica.
 pub fn packed(word: &str) -> Value {
     json!({"topologyConstraint": {"packDomain": word}})
@@ -87,7 +127,7 @@ pub fn on(topology: &str, word: &str) -> Value {
 
 /// The template of a set whose clique is a member of a scaling group, with a constraint at each scope.
 pub fn three_scopes([replica, group, member]: [&str; 3]) -> Value {
-    let mut member_clique = clique("a", 1);
+    let mut member_clique = clique("a", 2);
     member_clique["topologyConstraint"] = json!({"packDomain": member});
     json!({
         "topologyConstraint": {"packDomain": replica},

@@ -5,7 +5,7 @@ use serde_json::json;
 
 use crate::look::{Look, keys, refusal};
 use crate::manifests::{
-    BLOCK, DEFAULT, HOST, OFF, RACK, clique, kai_definition, levels, packed, set, with_kai, with_policies,
+    BLOCK, DEFAULT, HOST, OFF, RACK, clique, kai_definition, levels, packed, set, with_gpus, with_kai, with_policies,
 };
 use crate::stage::Stage;
 
@@ -65,12 +65,15 @@ pub async fn scenario_03_tas_enabled_with_invalid_config(stage: &mut impl Stage)
 // shows: V3-304
 pub async fn scenario_04_valid_workload_submission(stage: &mut impl Stage) {
     stage.launch(&levels(&["rack", "host"])).await;
-    let workload = set("inference-workload", (2, 2), packed("rack"));
+    let workload = with_gpus(set("inference-workload", (2, 2), packed("rack")), 8);
     stage.try_create(&workload).await.unwrap();
     for replica in ["inference-workload-0", "inference-workload-1"] {
         stage.await_gang_keys(replica, keys(RACK, HOST)).await;
     }
     stage.await_running(4).await;
+    for replica in ["inference-workload-0-", "inference-workload-1-"] {
+        stage.domain_of(replica, RACK).await;
+    }
 }
 
 // shows: V3-305
@@ -160,7 +163,7 @@ pub async fn scenario_10_hierarchy_constraint_violation(stage: &mut impl Stage) 
 pub async fn scenario_11_dynamic_constraint_update_on_running_workload(stage: &mut impl Stage) {
     let configuration = with_policies(&["rack", "host"], ", constraintUpdates: UnscheduledOnly");
     stage.launch(&configuration).await;
-    let workload = set("inference-wl", (2, 3), packed("rack"));
+    let workload = with_gpus(set("inference-wl", (2, 3), packed("rack")), 2);
     stage.try_create(&workload).await.unwrap();
     stage.await_running(6).await;
     let before = stage.placement().await;
@@ -175,6 +178,7 @@ pub async fn scenario_11_dynamic_constraint_update_on_running_workload(stage: &m
         .unwrap();
     stage.await_running(9).await;
     stage.await_gang_keys("inference-wl-2", keys(HOST, HOST)).await;
+    stage.domain_of("inference-wl-2-", HOST).await;
     let mut after = stage.placement().await;
     after.retain(|name, _| before.contains_key(name));
     assert_eq!(after, before, "pods that run are not rescheduled");

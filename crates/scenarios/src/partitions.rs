@@ -7,11 +7,10 @@ use serde_json::{Value, json};
 
 use crate::look::{Look, keys, refusal};
 use crate::manifests::{
-    HOST, RACK, kai_definition, levels, on, packed, placed_by_kai, pod_group_definition, set, with_kai,
+    HOST, RACK, ZONE, kai_definition, levels, on, packed, placed_by_kai, pod_group_definition, set, with_gpus, with_kai,
 };
 use crate::stage::Stage;
 
-const ZONE: &str = "topology.kubernetes.io/zone";
 const H100: [(&str, &str); 3] = [("zone", ZONE), ("rack", "h100/rack"), ("host", HOST)];
 const GB200: [(&str, &str); 4] = [
     ("zone", ZONE),
@@ -40,19 +39,23 @@ async fn relabel(stage: &impl Stage) {
 }
 
 /// The multi-topology test of the newest design: some nodes are relabelled, topologies name the new keys, and each workload
-/// is translated by the topology that it names.
+/// is translated by the topology that it names, and runs on that topology's nodes alone.
 // shows: G244-14, G244-79, G244-82, G244-4, G244-48
 pub async fn h100_and_gb200_side_by_side_on_relabelled_nodes(stage: &mut impl Stage) {
     stage.install(kai_definition()).await;
     stage.launch(&with_kai(&["rack", "host"])).await;
     relabel(stage).await;
-    for (name, template) in [
-        ("on-h100", on("h100-topology", "rack")),
-        ("on-gb200", on("gb200-topology", "block")),
-        ("on-default", packed("rack")),
+    for (name, topology, word) in [
+        ("on-h100", "h100-topology", "rack"),
+        ("on-gb200", "gb200-topology", "block"),
     ] {
-        stage.try_create(&set(name, (1, 2), template)).await.unwrap();
+        // A pod leaves no room for another of its kind on its host.
+        let workload = with_gpus(set(name, (1, 2), on(topology, word)), 6);
+        stage.try_create(&workload).await.unwrap();
     }
+    stage.await_running(4).await;
+    let beside = with_gpus(set("on-default", (1, 2), packed("rack")), 2);
+    stage.try_create(&beside).await.unwrap();
     stage.await_gang_keys("on-h100-0", keys("h100/rack", HOST)).await;
     stage.await_gang_keys("on-gb200-0", keys("gb200/block", HOST)).await;
     stage.await_gang_keys("on-default-0", keys(RACK, HOST)).await;
@@ -63,6 +66,13 @@ pub async fn h100_and_gb200_side_by_side_on_relabelled_nodes(stage: &mut impl St
     }
     stage.await_kai_labels("h100-topology", &keys_in(&H100)).await;
     stage.await_kai_labels("gb200-topology", &keys_in(&GB200)).await;
+    stage.await_running(6).await;
+    assert_eq!(stage.domain_of("on-h100-", "h100/rack").await, "r1");
+    assert_eq!(stage.domain_of("on-gb200-", "gb200/block").await, "b1");
+    for workload in ["on-h100-", "on-gb200-"] {
+        assert_eq!(stage.domains_of(workload, HOST).await.len(), 2, "{workload}");
+    }
+    stage.domain_of("on-default-", RACK).await;
 }
 
 // shows: G244-83, G244-82

@@ -6,7 +6,7 @@ use kube::api::PostParams;
 use serde_json::{Value, json};
 
 use crate::look::{Look, keys, keys_of, refusal};
-use crate::manifests::{HOST, OFF, levels};
+use crate::manifests::{HOST, levels};
 use crate::stage::Stage;
 
 const PORTABLE: &str = include_str!("../../../examples/portable.yaml");
@@ -54,7 +54,7 @@ async fn apply(stage: &impl Stage, example: &str) {
 pub async fn story_1_a_workload_moves_between_clusters_unchanged(stage: &mut impl Stage) {
     for key in ["cloud.example/rack", "onprem.example/rack"] {
         let levels = format!("[{{domain: rack, key: {key}}}, {{domain: host, key: {HOST}}}]");
-        let configuration = format!("{OFF}topologyAwareScheduling: {{enabled: true, levels: {levels}}}\n");
+        let configuration = format!("topologyAwareScheduling: {{enabled: true, levels: {levels}}}\n");
         stage.launch(&configuration).await;
         apply(stage, PORTABLE).await;
         stage.await_gang_keys("portable-0", keys(key, HOST)).await;
@@ -92,6 +92,14 @@ pub async fn story_2_disaggregated_inference_keeps_its_parts_close(stage: &mut i
     ] {
         stage.await_gang_keys(scaled, keys(&key(word), HOST)).await;
     }
+    // A router, and two replicas of each group: three pods of prefill, three of decode.
+    stage.await_running(13).await;
+    for replica in ["decode-0", "decode-1"] {
+        stage
+            .domain_of(&format!("disaggregated-0-{replica}-"), &key("rack"))
+            .await;
+    }
+    stage.domain_of("disaggregated-0-", &key("zone")).await;
 }
 
 // shows: G244-14, G244-8
@@ -133,6 +141,7 @@ pub async fn story_5_another_topology_while_nothing_is_scheduled(stage: &mut imp
         .patch_nodes(|_| json!({"metadata": {"labels": {"west.example/rack": "r1"}}, "spec": {"unschedulable": false}}))
         .await;
     stage.await_running(2).await;
+    stage.domain_of("another-try-", "west.example/rack").await;
     stage.create_topology("east", &[("rack", "east.example/rack")]).await;
     let said = refusal(stage.patch_set("another-try", to("east")).await);
     let expected = "clusterTopologyName cannot be changed from 'west' to 'east'";

@@ -1,12 +1,14 @@
 //! Constraints of workloads: E2E-TOP-7 to 16, 18 and 19.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use grove_api::{PodClique, PodGang};
 use kube::ResourceExt;
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
 
 use crate::look::{Look, keys, keys_of, refusal};
-use crate::manifests::{DEFAULT, HOST, NUMA, OFF, RACK, levels, packed, set, three_scopes, with_policies};
+use crate::manifests::{DEFAULT, HOST, NUMA, OFF, RACK, levels, packed, set, three_scopes, with_gpus, with_policies};
 use crate::stage::Stage;
 
 const RACK_AND_HOST: [&str; 2] = ["rack", "host"];
@@ -38,25 +40,39 @@ async fn scale_clique(stage: &impl Stage, name: &str, pods: i32) {
 // shows: V3-207, V3-93
 pub async fn e2e_top_07_pod_clique_set_with_rack_level_constraint(stage: &mut impl Stage) {
     stage.launch(&levels(&RACK_AND_HOST)).await;
-    stage.try_create(&set("w", (2, 2), packed("rack"))).await.unwrap();
+    // A pod fills a host, so a replica fills a rack.
+    let workload = with_gpus(set("w", (2, 2), packed("rack")), 8);
+    stage.try_create(&workload).await.unwrap();
     let gangs = running(stage, 4).await;
     all_demand(&gangs, 2, (RACK, HOST));
     assert_eq!(gangs[0].annotations()["grove.io/replica-pack-required"], RACK);
+    let racks = [stage.domain_of("w-0-", RACK).await, stage.domain_of("w-1-", RACK).await];
+    assert_ne!(racks[0], racks[1], "each replica has a rack of its own");
 }
 
 // shows: V3-208
 pub async fn e2e_top_08_pod_clique_set_with_host_level_constraint(stage: &mut impl Stage) {
     stage.launch(&levels(&RACK_AND_HOST)).await;
-    stage.try_create(&set("w", (2, 3), packed("host"))).await.unwrap();
+    let workload = with_gpus(set("w", (2, 3), packed("host")), 2);
+    stage.try_create(&workload).await.unwrap();
     all_demand(&running(stage, 6).await, 2, (HOST, HOST));
+    let hosts = [stage.domain_of("w-0-", HOST).await, stage.domain_of("w-1-", HOST).await];
+    assert_ne!(hosts[0], hosts[1], "no host has room for both replicas");
 }
 
 // shows: V3-209, V3-69, V3-70, G244-70
 pub async fn e2e_top_09_multi_level_hierarchy_constraints(stage: &mut impl Stage) {
     stage.launch(&levels(&["rack", "block", "host"])).await;
-    let valid = set("w", (1, 1), three_scopes(["rack", "host", "host"]));
+    let valid = with_gpus(set("w", (1, 1), three_scopes(["rack", "host", "host"])), 4);
     stage.try_create(&valid).await.unwrap();
-    running(stage, 2).await;
+    running(stage, 4).await;
+    let members = ["w-0-g-0-", "w-0-g-1-"];
+    let hosts = [
+        stage.domain_of(members[0], HOST).await,
+        stage.domain_of(members[1], HOST).await,
+    ];
+    assert_ne!(hosts[0], hosts[1], "each replica of the group fills a host");
+    stage.domain_of("w-0-", RACK).await;
     let base = stage.gang("w-0").await.unwrap();
     assert_eq!(keys_of(base.spec.topology_constraint.as_ref()), keys(RACK, HOST));
     let group = &base.spec.topology_constraint_group_configs[0];
@@ -93,16 +109,19 @@ pub async fn e2e_top_11_workload_rejected_with_non_existent_level(stage: &mut im
     assert!(said.contains(expected), "{said}");
 }
 
-/// Under both values of `scaleOut`: who places decides where pods beyond the first ones go; the gang says the same.
+/// Under both values of `scaleOut`: where there is room, pods beyond the first ones join them.
 // shows: V3-212
 pub async fn e2e_top_12_pod_packing_within_single_rack(stage: &mut impl Stage) {
     for policy in ["SameDomain", "SpillOver"] {
         let configuration = with_policies(&RACK_AND_HOST, &format!(", scaleOut: {policy}"));
         stage.launch(&configuration).await;
-        stage.try_create(&set("w", (1, 4), packed("rack"))).await.unwrap();
+        let workload = with_gpus(set("w", (1, 4), packed("rack")), 2);
+        stage.try_create(&workload).await.unwrap();
         all_demand(&running(stage, 4).await, 1, (RACK, HOST));
+        let rack = stage.domain_of("w-0-", RACK).await;
         scale_clique(stage, "w-0-a", 8).await;
         all_demand(&running(stage, 8).await, 1, (RACK, HOST));
+        assert_eq!(stage.domain_of("w-0-", RACK).await, rack);
         stage
             .eventually("the gang lists all eight", async |stage| {
                 let gang = stage.gang("w-0").await;
@@ -117,35 +136,59 @@ pub async fn e2e_top_12_pod_packing_within_single_rack(stage: &mut impl Stage) {
 // shows: V3-213
 pub async fn e2e_top_13_pod_packing_within_single_host(stage: &mut impl Stage) {
     stage.launch(&levels(&RACK_AND_HOST)).await;
-    stage.try_create(&set("w", (1, 3), packed("host"))).await.unwrap();
+    let workload = with_gpus(set("w", (1, 3), packed("host")), 2);
+    stage.try_create(&workload).await.unwrap();
     all_demand(&running(stage, 3).await, 1, (HOST, HOST));
+    stage.domain_of("w-0-", HOST).await;
 }
 
 // shows: V3-214, V3-55
 pub async fn e2e_top_14_multiple_replicas_across_topology_domains(stage: &mut impl Stage) {
     stage.launch(&levels(&RACK_AND_HOST)).await;
-    stage.try_create(&set("w", (2, 2), packed("rack"))).await.unwrap();
+    // Three quarters of a host for each pod: one replica leaves no room for another in its rack.
+    let workload = with_gpus(set("w", (2, 2), packed("rack")), 6);
+    stage.try_create(&workload).await.unwrap();
     let gangs = running(stage, 4).await;
     all_demand(&gangs, 2, (RACK, HOST));
     let replicas = gangs
         .iter()
         .map(|gang| &gang.labels()["grove.io/podcliqueset-replica-index"]);
     assert_eq!(replicas.collect::<Vec<_>>(), ["0", "1"]);
+    let racks = [stage.domain_of("w-0-", RACK).await, stage.domain_of("w-1-", RACK).await];
+    assert_ne!(racks[0], racks[1]);
 }
 
 // shows: V3-215
 pub async fn e2e_top_15_preferred_constraint_optimization_with_fallback(stage: &mut impl Stage) {
     stage.launch(&levels(&RACK_AND_HOST)).await;
-    stage.try_create(&set("w", (1, 6), packed("rack"))).await.unwrap();
+    // A host holds four of them, and a rack all six.
+    let workload = with_gpus(set("w", (1, 6), packed("rack")), 2);
+    stage.try_create(&workload).await.unwrap();
     all_demand(&running(stage, 6).await, 1, (RACK, HOST));
+    stage.domain_of("w-0-", RACK).await;
+    assert_eq!(
+        stage.domains_of("w-0-", HOST).await.len(),
+        2,
+        "no more hosts than needed"
+    );
 }
 
 // shows: V3-216, V3-81, V3-82, V2-35
 pub async fn e2e_top_16_update_topology_constraint_rack_to_host(stage: &mut impl Stage) {
     let configuration = with_policies(&RACK_AND_HOST, ", constraintUpdates: UnscheduledOnly");
     stage.launch(&configuration).await;
-    stage.try_create(&set("w", (1, 3), packed("rack"))).await.unwrap();
-    all_demand(&running(stage, 3).await, 1, (RACK, HOST));
+    // Others leave two GPUs on each host, so the three pods of the rack are on two hosts.
+    let others = with_gpus(set("others", (4, 1), json!({})), 6);
+    stage.try_create(&others).await.unwrap();
+    stage.await_running(4).await;
+    let workload = with_gpus(set("w", (1, 3), packed("rack")), 1);
+    stage.try_create(&workload).await.unwrap();
+    stage.await_running(7).await;
+    stage.await_gang_keys("w-0", keys(RACK, HOST)).await;
+    stage.domain_of("w-0-", RACK).await;
+    assert_eq!(stage.domains_of("w-0-", HOST).await.len(), 2);
+    stage.remove_set("others").await;
+    stage.await_running(3).await;
     let before = stage.placement().await;
 
     let patch = json!({"spec": {"template": packed("host")}});
@@ -153,18 +196,25 @@ pub async fn e2e_top_16_update_topology_constraint_rack_to_host(stage: &mut impl
     stage.await_gang_keys("w-0", keys(HOST, HOST)).await;
     scale_clique(stage, "w-0-a", 6).await;
     all_demand(&running(stage, 6).await, 1, (HOST, HOST));
-    let mut after = stage.placement().await;
-    after.retain(|name, _| before.contains_key(name));
+    let (after, new): (BTreeMap<_, _>, BTreeMap<_, _>) = stage
+        .placement()
+        .await
+        .into_iter()
+        .partition(|(name, _)| before.contains_key(name));
     assert_eq!(after, before, "pods that run are not rescheduled");
+    let hosts: BTreeSet<_> = new.into_values().map(|(_, node)| node).collect();
+    assert_eq!(hosts.len(), 1, "the new pods share a host");
 }
 
 // shows: V3-218, V3-78
 pub async fn e2e_top_18_strictest_level_changes(stage: &mut impl Stage) {
     let always = |words: &[&str]| with_policies(words, ", preferredPacking: Always");
     stage.launch(&always(&RACK_AND_HOST)).await;
-    stage.try_create(&set("w", (1, 2), json!({}))).await.unwrap();
+    let workload = with_gpus(set("w", (1, 2), json!({})), 4);
+    stage.try_create(&workload).await.unwrap();
     stage.await_gang_keys("w-0", keys("", HOST)).await;
     running(stage, 2).await;
+    stage.domain_of("w-0-", HOST).await;
     let before = stage.placement().await;
 
     stage.launch(&always(&["rack", "host", "numa"])).await;
@@ -173,15 +223,22 @@ pub async fn e2e_top_18_strictest_level_changes(stage: &mut impl Stage) {
     stage.patch_set("w", json!({"spec": {"replicas": 2}})).await.unwrap();
     running(stage, 4).await;
     stage.await_gang_keys("w-1", keys("", NUMA)).await;
+    stage.domain_of("w-1-", HOST).await;
 }
 
 // shows: V3-219
 pub async fn e2e_top_19_scaling_with_topology_constraints(stage: &mut impl Stage) {
     stage.launch(&levels(&RACK_AND_HOST)).await;
-    stage.try_create(&set("w", (1, 2), packed("rack"))).await.unwrap();
+    // A replica fits on a host, and no second one beside it.
+    let workload = with_gpus(set("w", (1, 2), packed("rack")), 3);
+    stage.try_create(&workload).await.unwrap();
     running(stage, 2).await;
+    let rack = stage.domain_of("w-0-", RACK).await;
     stage.patch_set("w", json!({"spec": {"replicas": 3}})).await.unwrap();
     all_demand(&running(stage, 6).await, 3, (RACK, HOST));
+    for replica in ["w-0-", "w-1-", "w-2-"] {
+        stage.domain_of(replica, RACK).await;
+    }
     stage.patch_set("w", json!({"spec": {"replicas": 1}})).await.unwrap();
     stage
         .eventually("one gang is left", async |stage| {
@@ -189,4 +246,5 @@ pub async fn e2e_top_19_scaling_with_topology_constraints(stage: &mut impl Stage
         })
         .await;
     all_demand(&running(stage, 2).await, 1, (RACK, HOST));
+    assert_eq!(stage.domain_of("w-0-", RACK).await, rack);
 }

@@ -4,12 +4,15 @@
 //! Topologies, webhooks and definitions are the whole cluster's, so one scenario runs at a time, each in a namespace of its
 //! own, and leaves nothing behind.
 
+#[path = "../common/record.rs"]
+mod record;
 mod stage;
 
 use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::sync::LazyLock;
 
 use futures::FutureExt as _;
+use grove_api::config::SchedulerProfile;
 use tokio::runtime::Runtime;
 use tokio::sync::Mutex;
 
@@ -19,11 +22,16 @@ use stage::RealStage;
 static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().expect("the system gives threads to a test"));
 static TURN: Mutex<()> = Mutex::const_new(());
 
-fn play(name: &str, scenario: impl AsyncFnOnce(&mut RealStage)) {
+fn play(name: &str, placer: SchedulerProfile, scenario: impl AsyncFnOnce(&mut RealStage)) {
     RUNTIME.block_on(async {
         let _turn = TURN.lock().await;
-        let mut stage = RealStage::set_up(&namespace(name)).await.expect("a stage");
-        let played = AssertUnwindSafe(scenario(&mut stage)).catch_unwind().await;
+        let namespace = namespace(name, &placer);
+        let mut stage = RealStage::set_up(&namespace, placer).await.expect("a stage");
+        let played = AssertUnwindSafe(async {
+            scenario(&mut stage).await;
+            stage.audit().await.expect("a record of what happened");
+        });
+        let played = played.catch_unwind().await;
         let cleared = stage.clear().await;
         if let Err(failed) = played {
             resume_unwind(failed);
@@ -33,17 +41,33 @@ fn play(name: &str, scenario: impl AsyncFnOnce(&mut RealStage)) {
 }
 
 /// Names of namespaces are DNS labels; the beginnings of the scenarios' names tell them apart.
-fn namespace(scenario: &str) -> String {
+fn namespace(scenario: &str, placer: &SchedulerProfile) -> String {
     let beginning: String = scenario.replace('_', "-").chars().take(40).collect();
-    beginning.trim_end_matches('-').to_owned()
+    format!("{}-{}", placer.name().as_str(), beginning.trim_end_matches('-'))
 }
 
-macro_rules! on_a_real_control_plane {
+/// All scenarios with our scheduler.
+macro_rules! bound_by_grove {
     ($($module:ident::$name:ident,)*) => {$(
         #[test]
         fn $name() {
-            play(stringify!($name), async |stage| grove_scenarios::$name(stage).await);
+            play(stringify!($name), SchedulerProfile::Grove, async |stage| grove_scenarios::$name(stage).await);
         }
     )*};
 }
-grove_scenarios::for_each_scenario!(on_a_real_control_plane);
+grove_scenarios::for_each_scenario!(bound_by_grove);
+
+/// Those that look at placement also with the stock kube-scheduler, for which the operator pins the pods.
+macro_rules! bound_by_kube_scheduler {
+    ($($module:ident::$name:ident,)*) => {
+        mod default_scheduler {
+            $(#[test]
+            fn $name() {
+                super::play(stringify!($name), super::SchedulerProfile::Default, async |stage| {
+                    grove_scenarios::$name(stage).await;
+                });
+            })*
+        }
+    };
+}
+grove_scenarios::for_each_placement!(bound_by_kube_scheduler);

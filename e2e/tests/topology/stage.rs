@@ -1,6 +1,7 @@
-//! A real control plane as a stage: kube-apiserver, garbage collection, kube-scheduler, kwok's kubelets, and operators in
-//! this process.
+//! A real control plane as a stage: kube-apiserver, garbage collection, kube-scheduler, kwok's kubelets, and operators and
+//! schedulers in this process.
 
+use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,11 +9,13 @@ use anyhow::{Context as _, Result, anyhow, ensure};
 use grove_admission::certificates::{Auto, Lifetimes, server_names};
 use grove_admission::registration::Endpoint;
 use grove_admission::{Admission, Policy, Provision};
-use grove_api::config::{self, OperatorConfiguration, Overrides};
+use grove_api::config::{OperatorConfiguration, ProfileName, SchedulerProfile};
 use grove_api::{ClusterTopology, PodCliqueSet, crds};
 use grove_controllers::{Operator, Settings};
 use grove_e2e::{ControlPlane, Identity, Shared, eventually, node};
-use grove_scenarios::{RACK, Stage, set};
+use grove_scenarios::audit::Audit;
+use grove_scenarios::{CAPACITY, Stage, configuration, nodes, set};
+use grove_scheduler::{Policy as PlacingPolicy, Scheduler};
 use jiff::Timestamp;
 use k8s_openapi::api::admissionregistration::v1::{MutatingWebhookConfiguration, ValidatingWebhookConfiguration};
 use k8s_openapi::api::core::v1::{Namespace, Node};
@@ -27,16 +30,15 @@ use tokio::sync::{OnceCell, watch};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+use crate::record::Record;
+
 const LIMIT: Duration = Duration::from_secs(90);
 const OPERATORS_NAMESPACE: &str = "grove-system";
-const CAPACITY: [(&str, &str); 3] = [("cpu", "64"), ("memory", "512Gi"), ("pods", "110")];
 /// What scenarios install of other schedulers.
 const FOREIGN: [&str; 2] = ["topologies.kai.scheduler", "podgroups.scheduling.run.ai"];
 
-/// Four nodes in two racks.
 static PLANE: Shared = Shared::new(|| {
-    let rack = |index: usize| if index < 2 { "rack-a" } else { "rack-b" };
-    let nodes = (0..4).map(move |index| node(&format!("n{index}"), &[(RACK, rack(index))], &CAPACITY));
+    let nodes = nodes().map(|(name, labels)| node(name, &labels, &CAPACITY));
     ControlPlane::builder().node_objects(nodes).scheduler(true)
 });
 static KINDS: OnceCell<()> = OnceCell::const_new();
@@ -48,6 +50,15 @@ struct Running {
 }
 
 impl Running {
+    fn start<F>(run: impl FnOnce(CancellationToken) -> F) -> Self
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let stop = CancellationToken::new();
+        let task = tokio::spawn(run(stop.clone()));
+        Self { stop, task }
+    }
+
     async fn end(self) -> Result<()> {
         self.stop.cancel();
         Ok(self.task.await?)
@@ -58,23 +69,35 @@ pub(crate) struct RealStage {
     admin: Client,
     operator: Client,
     namespace: String,
+    placer: SchedulerProfile,
+    record: Record,
     webhooks: Option<Running>,
     controllers: Option<Running>,
+    scheduler: Option<Running>,
 }
 
 impl RealStage {
-    pub(crate) async fn set_up(namespace: &str) -> Result<Self> {
+    /// An empty stage in a namespace, on which gangs are placed by a profile.
+    pub(crate) async fn set_up(namespace: &str, placer: SchedulerProfile) -> Result<Self> {
         let plane = PLANE.get().await?;
         let admin = plane.client(Identity::Admin).await?;
         KINDS.get_or_try_init(|| install(&admin)).await?;
         plane.create_namespace(namespace).await?;
         Ok(Self {
             operator: operator(plane).await?,
+            record: Record::start(&admin),
             admin,
             namespace: namespace.to_owned(),
+            placer,
             webhooks: None,
             controllers: None,
+            scheduler: None,
         })
+    }
+
+    /// Judges every moment since the stage was set up.
+    pub(crate) async fn audit(&self) -> Result<Audit> {
+        Ok(Audit::of(self.record.moments(&self.admin).await?, false))
     }
 
     /// Leaves the control plane as the first scenario found it.
@@ -107,7 +130,8 @@ impl RealStage {
     }
 
     async fn end(&mut self) -> Result<()> {
-        for running in [self.controllers.take(), self.webhooks.take()].into_iter().flatten() {
+        let running = [self.scheduler.take(), self.controllers.take(), self.webhooks.take()];
+        for running in running.into_iter().flatten() {
             running.end().await?;
         }
         Ok(())
@@ -115,23 +139,33 @@ impl RealStage {
 
     async fn start(&mut self, text: &str) -> Result<()> {
         self.end().await?;
-        let loaded = config::parse(text.as_bytes(), &Overrides::default());
-        let configuration = loaded.map_err(|problems| anyhow!("{problems:?}"))?.configuration;
+        let configuration = configuration(text, &self.placer);
         self.webhooks = Some(self.serve(&configuration).await?);
+        let placer = configuration.scheduler.default_profile;
+        let policy = match placer {
+            ProfileName::GroveScheduler => Some(PlacingPolicy::new(&configuration)),
+            ProfileName::DefaultScheduler => Some(PlacingPolicy::pinning(&configuration)),
+            ProfileName::KaiScheduler | ProfileName::Kueue => None,
+        };
         let settings = Settings {
             scheduler: configuration.scheduler,
             topology: configuration.topology_aware_scheduling,
             wait_image: "grove".to_owned(),
-            pins: false,
+            pins: placer == ProfileName::DefaultScheduler,
             workers: 8,
             clock: Arc::new(Timestamp::now),
         };
         grove_controllers::start(&self.operator, &settings).await?;
         let operator = Operator::new(self.operator.clone(), settings);
-        let stop = CancellationToken::new();
-        let stopped = stop.clone();
-        let task = tokio::spawn(async move { operator.run(stopped).await });
-        self.controllers = Some(Running { stop, task });
+        self.controllers = Some(Running::start(|stop| async move { operator.run(stop).await }));
+        self.scheduler = policy.map(|policy| {
+            let settings = grove_scheduler::Settings {
+                policy,
+                ..grove_scheduler::Settings::default()
+            };
+            let scheduler = Scheduler::new(self.operator.clone(), settings);
+            Running::start(|stop| async move { scheduler.run(stop).await })
+        });
         Ok(())
     }
 
@@ -151,15 +185,13 @@ impl RealStage {
             })),
         };
         let (ready, mut is_ready) = watch::channel(false);
-        let stop = CancellationToken::new();
-        let stopped = stop.clone();
-        let task = tokio::spawn(async move {
-            let served = admission.run(listener, Timestamp::now, ready, stopped).await;
+        let running = Running::start(|stop| async move {
+            let served = admission.run(listener, Timestamp::now, ready, stop).await;
             served.expect("good certificates");
         });
         tokio::time::timeout(LIMIT, is_ready.wait_for(|ready| *ready)).await??;
         eventually("the webhooks to be asked", LIMIT, async || self.probe().await).await?;
-        Ok(Running { stop, task })
+        Ok(running)
     }
 
     /// Whether a set is defaulted and a broken one refused by rule. The API server learns of webhooks by watches of its own,

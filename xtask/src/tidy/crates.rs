@@ -42,7 +42,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         ],
     ),
     ("grove-dynamo", &["grove-api", "grove-topology", "grove-workload"]),
-    ("grove-scenarios", &["grove-api"]),
+    ("grove-scenarios", &["grove-api", "grove-plancheck", "grove-simcluster"]),
     ("grove-e2e", &[]),
     (
         "grove",

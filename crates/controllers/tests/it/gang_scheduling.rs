@@ -6,11 +6,11 @@ use grove_api::{PodCliqueScalingGroup, PodCliqueSet, PodGang};
 use k8s_openapi::api::core::v1::Service;
 use serde_json::json;
 
-use crate::support::World;
 use crate::support::workloads::{Minimum, Order, simple, workload};
+use crate::support::{Placer, World, by_both_profiles};
 
-async fn world(minimum: Minimum, places: usize) -> World {
-    let world = World::with_places(places).await;
+async fn world(placer: Placer, minimum: Minimum, places: usize) -> World {
+    let world = World::placed_by(placer, places).await;
     world.create_set(&workload(minimum, Order::Any)).await;
     world.settle().await;
     world
@@ -31,9 +31,23 @@ async fn scale_set(world: &World, replicas: i32) {
     world.scale::<PodCliqueSet>("w", replicas).await;
 }
 
-#[tokio::test(start_paused = true)]
-async fn gs01_a_gang_that_does_not_fit_waits_whole() {
-    let world = world(Minimum::All, 9).await;
+by_both_profiles! {
+    gs01_a_gang_that_does_not_fit_waits_whole,
+    gs02_a_scaled_group_waits_as_its_own_gang,
+    gs03_a_second_replica_waits_whole,
+    gs04_replicas_and_groups_scale_together,
+    gs05_the_minimum_runs_first_then_the_rest,
+    gs06_a_scaled_gang_needs_only_its_own_minimum,
+    gs07_scaled_gangs_come_one_by_one_as_room_does,
+    gs08_scaled_before_any_capacity_the_base_comes_first,
+    gs09_a_second_replica_comes_gang_by_gang,
+    gs10_two_replicas_before_any_capacity,
+    gs11_set_and_group_scale_in_turn,
+    gs12_everything_up_front,
+}
+
+async fn gs01_a_gang_that_does_not_fit_waits_whole(placer: Placer) {
+    let world = world(placer, Minimum::All, 9).await;
     assert_eq!(with_places(&world, 9).await, (0, 10));
     assert_eq!(with_places(&world, 10).await, (10, 0));
     let gang = world.get::<PodGang>("w-0").await;
@@ -48,38 +62,38 @@ async fn gs01_a_gang_that_does_not_fit_waits_whole() {
         scheduled.next().map(|condition| condition.status.as_str()),
         Some("True")
     );
+    world.audit();
 }
 
-#[tokio::test(start_paused = true)]
-async fn gs02_a_scaled_group_waits_as_its_own_gang() {
-    let world = world(Minimum::All, 10).await;
+async fn gs02_a_scaled_group_waits_as_its_own_gang(placer: Placer) {
+    let world = world(placer, Minimum::All, 10).await;
     scale_group(&world, "w-0-sg-x", 3).await;
     assert_eq!(with_places(&world, 13).await, (10, 4));
     assert_eq!(with_places(&world, 14).await, (14, 0));
+    world.audit();
 }
 
-#[tokio::test(start_paused = true)]
-async fn gs03_a_second_replica_waits_whole() {
-    let world = world(Minimum::All, 10).await;
+async fn gs03_a_second_replica_waits_whole(placer: Placer) {
+    let world = world(placer, Minimum::All, 10).await;
     scale_set(&world, 2).await;
     assert_eq!(with_places(&world, 19).await, (10, 10));
     assert_eq!(with_places(&world, 20).await, (20, 0));
+    world.audit();
 }
 
-#[tokio::test(start_paused = true)]
-async fn gs04_replicas_and_groups_scale_together() {
-    let world = world(Minimum::All, 10).await;
+async fn gs04_replicas_and_groups_scale_together(placer: Placer) {
+    let world = world(placer, Minimum::All, 10).await;
     scale_set(&world, 2).await;
     assert_eq!(with_places(&world, 20).await, (20, 0));
     scale_group(&world, "w-0-sg-x", 3).await;
     scale_group(&world, "w-1-sg-x", 3).await;
     assert_eq!(with_places(&world, 27).await, (24, 4));
     assert_eq!(with_places(&world, 28).await, (28, 0));
+    world.audit();
 }
 
-#[tokio::test(start_paused = true)]
-async fn gs05_the_minimum_runs_first_then_the_rest() {
-    let world = world(Minimum::One, 2).await;
+async fn gs05_the_minimum_runs_first_then_the_rest(placer: Placer) {
+    let world = world(placer, Minimum::One, 2).await;
     assert_eq!(with_places(&world, 2).await, (0, 10));
     assert_eq!(with_places(&world, 3).await, (3, 7));
     for clique in ["w-0-pc-a", "w-0-sg-x-0-pc-b", "w-0-sg-x-0-pc-c"] {
@@ -88,20 +102,20 @@ async fn gs05_the_minimum_runs_first_then_the_rest() {
         assert_eq!(bound, 1, "{clique}");
     }
     assert_eq!(with_places(&world, 10).await, (10, 0));
+    world.audit();
 }
 
-#[tokio::test(start_paused = true)]
-async fn gs06_a_scaled_gang_needs_only_its_own_minimum() {
-    let world = world(Minimum::One, 10).await;
+async fn gs06_a_scaled_gang_needs_only_its_own_minimum(placer: Placer) {
+    let world = world(placer, Minimum::One, 10).await;
     scale_group(&world, "w-0-sg-x", 3).await;
     assert_eq!(with_places(&world, 11).await, (10, 4));
     assert_eq!(with_places(&world, 12).await, (12, 2));
     assert_eq!(with_places(&world, 14).await, (14, 0));
+    world.audit();
 }
 
-#[tokio::test(start_paused = true)]
-async fn gs07_scaled_gangs_come_one_by_one_as_room_does() {
-    let world = world(Minimum::One, 10).await;
+async fn gs07_scaled_gangs_come_one_by_one_as_room_does(placer: Placer) {
+    let world = world(placer, Minimum::One, 10).await;
     scale_group(&world, "w-0-sg-x", 4).await;
     assert_eq!(with_places(&world, 10).await, (10, 8));
     assert_eq!(with_places(&world, 12).await, (12, 6));
@@ -111,11 +125,11 @@ async fn gs07_scaled_gangs_come_one_by_one_as_room_does() {
     assert_eq!(with_places(&world, 14).await, (14, 4));
     assert_eq!(phase("w-0-sg-x-2").await, PodGangPhase::Running);
     assert_eq!(with_places(&world, 18).await, (18, 0));
+    world.audit();
 }
 
-#[tokio::test(start_paused = true)]
-async fn gs08_scaled_before_any_capacity_the_base_comes_first() {
-    let world = world(Minimum::One, 0).await;
+async fn gs08_scaled_before_any_capacity_the_base_comes_first(placer: Placer) {
+    let world = world(placer, Minimum::One, 0).await;
     scale_group(&world, "w-0-sg-x", 3).await;
     assert_eq!(with_places(&world, 3).await, (3, 11));
     assert_eq!(
@@ -124,30 +138,30 @@ async fn gs08_scaled_before_any_capacity_the_base_comes_first() {
         "two scaled gangs of two pods each"
     );
     assert_eq!(with_places(&world, 14).await, (14, 0));
+    world.audit();
 }
 
-#[tokio::test(start_paused = true)]
-async fn gs09_a_second_replica_comes_gang_by_gang() {
-    let world = world(Minimum::One, 10).await;
+async fn gs09_a_second_replica_comes_gang_by_gang(placer: Placer) {
+    let world = world(placer, Minimum::One, 10).await;
     scale_set(&world, 2).await;
     assert_eq!(with_places(&world, 12).await, (10, 10));
     assert_eq!(with_places(&world, 13).await, (13, 7));
     assert_eq!(with_places(&world, 15).await, (15, 5));
     assert_eq!(with_places(&world, 20).await, (20, 0));
+    world.audit();
 }
 
-#[tokio::test(start_paused = true)]
-async fn gs10_two_replicas_before_any_capacity() {
-    let world = world(Minimum::One, 0).await;
+async fn gs10_two_replicas_before_any_capacity(placer: Placer) {
+    let world = world(placer, Minimum::One, 0).await;
     scale_set(&world, 2).await;
     assert_eq!(with_places(&world, 6).await, (6, 14));
     assert_eq!(with_places(&world, 10).await, (10, 10));
     assert_eq!(with_places(&world, 20).await, (20, 0));
+    world.audit();
 }
 
-#[tokio::test(start_paused = true)]
-async fn gs11_set_and_group_scale_in_turn() {
-    let world = world(Minimum::One, 10).await;
+async fn gs11_set_and_group_scale_in_turn(placer: Placer) {
+    let world = world(placer, Minimum::One, 10).await;
     scale_group(&world, "w-0-sg-x", 3).await;
     assert_eq!(with_places(&world, 14).await, (14, 0));
     scale_set(&world, 2).await;
@@ -156,11 +170,11 @@ async fn gs11_set_and_group_scale_in_turn() {
     scale_group(&world, "w-1-sg-x", 3).await;
     assert_eq!(with_places(&world, 26).await, (26, 2));
     assert_eq!(with_places(&world, 28).await, (28, 0));
+    world.audit();
 }
 
-#[tokio::test(start_paused = true)]
-async fn gs12_everything_up_front() {
-    let world = world(Minimum::One, 0).await;
+async fn gs12_everything_up_front(placer: Placer) {
+    let world = world(placer, Minimum::One, 0).await;
     scale_set(&world, 2).await;
     world.settle().await;
     scale_group(&world, "w-0-sg-x", 3).await;
@@ -169,12 +183,13 @@ async fn gs12_everything_up_front() {
     assert_eq!(with_places(&world, 6).await, (6, 22));
     assert_eq!(with_places(&world, 14).await, (14, 14));
     assert_eq!(with_places(&world, 28).await, (28, 0));
+    world.audit();
 }
 
 /// The minimum of a gang starts whole or not at all, at every moment of the run.
 #[tokio::test(start_paused = true)]
 async fn pods_of_scaled_gangs_stay_gated_until_the_base_is_placed() {
-    let world = world(Minimum::One, 0).await;
+    let world = world(Placer::Scheduler, Minimum::One, 0).await;
     let gated = async |prefix: &str| {
         let pods = world.pods_of(prefix).await;
         let is_gated = |pod: &k8s_openapi::api::core::v1::Pod| {

@@ -8,8 +8,8 @@ use grove_api::conditions::scaling_group::GANG_TERMINATION_IN_PROGRESS;
 use grove_api::{PodClique, PodCliqueScalingGroup};
 use grove_simcluster::fault::{Match, WatchFault};
 
-use crate::support::workloads::{Minimum, Order, running, workload};
-use crate::support::{OPERATOR, World};
+use crate::support::workloads::{Minimum, Order, running, running_by, workload};
+use crate::support::{OPERATOR, Placer, World, by_both_profiles};
 
 /// How many pods are the same as before.
 async fn kept(world: &World, prefix: &str, before: &BTreeSet<String>) -> usize {
@@ -29,9 +29,17 @@ async fn recovers(world: &World) {
     assert_eq!(world.ready().await, 10);
 }
 
-#[tokio::test(start_paused = true)]
-async fn gt1_a_lost_pod_recycles_the_whole_replica_after_the_delay() {
-    let world = running(Minimum::All, 10).await;
+by_both_profiles! {
+    gt1_a_lost_pod_recycles_the_whole_replica_after_the_delay,
+    gt2_a_lost_pod_of_a_group_at_its_minimum_recycles_the_replica,
+    gt3_a_loss_above_the_minimum_is_tolerated,
+    gt4_a_group_recycles_one_replica_and_the_set_when_none_is_left,
+    gt5_a_lost_pod_recycles_only_its_replica_of_the_group,
+    gt6_a_lost_pod_of_a_scaled_gang_is_just_replaced,
+}
+
+async fn gt1_a_lost_pod_recycles_the_whole_replica_after_the_delay(placer: Placer) {
+    let world = running_by(placer, Minimum::All, 10).await;
     let before = world.uids_of("w-0").await;
     let place = world.lose_pod("w-0-pc-a").await;
     world.settle().await;
@@ -56,11 +64,11 @@ async fn gt1_a_lost_pod_recycles_the_whole_replica_after_the_delay() {
         .iter()
         .filter(|condition| condition.type_ == GANG_TERMINATION_IN_PROGRESS);
     assert!(flags.all(|flag| flag.status != "True"), "the episode is over");
+    world.audit();
 }
 
-#[tokio::test(start_paused = true)]
-async fn gt2_a_lost_pod_of_a_group_at_its_minimum_recycles_the_replica() {
-    let world = running(Minimum::All, 10).await;
+async fn gt2_a_lost_pod_of_a_group_at_its_minimum_recycles_the_replica(placer: Placer) {
+    let world = running_by(placer, Minimum::All, 10).await;
     let before = world.uids_of("w-0").await;
     let place = world.lose_pod("w-0-sg-x-0-pc-c").await;
     world.settle().await;
@@ -70,11 +78,11 @@ async fn gt2_a_lost_pod_of_a_group_at_its_minimum_recycles_the_replica() {
     world.cordon(&place, false).await;
     world.settle().await;
     assert_eq!(world.ready().await, 10);
+    world.audit();
 }
 
-#[tokio::test(start_paused = true)]
-async fn gt3_a_loss_above_the_minimum_is_tolerated() {
-    let world = running(Minimum::One, 10).await;
+async fn gt3_a_loss_above_the_minimum_is_tolerated(placer: Placer) {
+    let world = running_by(placer, Minimum::One, 10).await;
     let before = world.uids_of("w-0").await;
     world.lose_pod("w-0-pc-a").await;
     world.settle().await;
@@ -85,11 +93,11 @@ async fn gt3_a_loss_above_the_minimum_is_tolerated() {
     world.pass(11).await;
     assert_eq!(kept(&world, "w-0", &before).await, 0);
     recovers(&world).await;
+    world.audit();
 }
 
-#[tokio::test(start_paused = true)]
-async fn gt4_a_group_recycles_one_replica_and_the_set_when_none_is_left() {
-    let world = running(Minimum::One, 10).await;
+async fn gt4_a_group_recycles_one_replica_and_the_set_when_none_is_left(placer: Placer) {
+    let world = running_by(placer, Minimum::One, 10).await;
     let before = world.uids_of("w-0").await;
     for _ in 0..3 {
         world.lose_pod("w-0-sg-x-0-pc-c").await;
@@ -104,12 +112,12 @@ async fn gt4_a_group_recycles_one_replica_and_the_set_when_none_is_left() {
     world.pass(11).await;
     assert_eq!(kept(&world, "w-0", &before).await, 0);
     recovers(&world).await;
+    world.audit();
 }
 
 /// W2, but pc-c needs all three of its pods.
-#[tokio::test(start_paused = true)]
-async fn gt5_a_lost_pod_recycles_only_its_replica_of_the_group() {
-    let world = World::with_places(10).await;
+async fn gt5_a_lost_pod_recycles_only_its_replica_of_the_group(placer: Placer) {
+    let world = World::placed_by(placer, 10).await;
     let manifest = workload(Minimum::One, Order::Any);
     let clique_c = manifest.find("name: pc-c").expect("pc-c");
     let (head, tail) = manifest.split_at(clique_c);
@@ -129,17 +137,18 @@ async fn gt5_a_lost_pod_recycles_only_its_replica_of_the_group() {
     assert_eq!(kept_of_parts(&world, &before).await, [0, 4, 2]);
     recovers(&world).await;
     assert_eq!(kept(&world, "w-0", &before).await, 6);
+    world.audit();
 }
 
-#[tokio::test(start_paused = true)]
-async fn gt6_a_lost_pod_of_a_scaled_gang_is_just_replaced() {
-    let world = running(Minimum::One, 11).await;
+async fn gt6_a_lost_pod_of_a_scaled_gang_is_just_replaced(placer: Placer) {
+    let world = running_by(placer, Minimum::One, 11).await;
     let before = world.uids_of("w-0").await;
     world.lose_pod("w-0-sg-x-1-pc-c").await;
     world.settle().await;
     world.pass(1_000).await;
     assert_eq!(kept(&world, "w-0", &before).await, 9);
     assert_eq!(world.ready().await, 10);
+    world.audit();
 }
 
 /// What is known of a breach is in the API: an operator that starts in the middle goes on where the other stopped.

@@ -6,12 +6,11 @@ use std::collections::BTreeMap;
 use grove_api::{ComputeDomain, PodCliqueSet, labels};
 use grove_scenarios::{Look as _, compute_domain_definition, refusal};
 use k8s_openapi::api::core::v1::Pod;
-use k8s_openapi::api::events::v1::Event;
 use kube::ResourceExt;
 use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
-use crate::support::World;
+use crate::support::{Placer, World};
 
 const GROUP: &str = "grove.io/mnnvl-group";
 
@@ -25,7 +24,7 @@ async fn install_driver(world: &World) {
 }
 
 async fn with_driver(places: usize) -> World {
-    let world = World::with_places(places).await;
+    let world = World::placed_by(Placer::Operator, places).await;
     install_driver(&world).await;
     world
 }
@@ -231,15 +230,19 @@ async fn mnnvl_annotations_are_judged_and_cannot_be_changed() {
 /// Upstream's operator ends when the driver is missing. This one says so on the set, and goes on once it is there.
 #[tokio::test(start_paused = true)]
 async fn mnnvl_without_the_driver_the_set_says_so_and_goes_on_when_it_comes() {
-    let world = World::with_places(10).await;
+    let world = World::placed_by(Placer::Operator, 10).await;
     create(&world, set(Some("nv"), vec![clique("a", 8, None)])).await;
     let told = errors(&world).await;
     let expected = "the pods need a ComputeDomain, and computedomains.resource.nvidia.com is not served; install \
                     NVIDIA's DRA driver";
     assert_eq!(told, [expected]);
-    let events = world.list::<Event>().await;
-    let reasons: Vec<&str> = events.values().filter_map(|event| event.reason.as_deref()).collect();
-    assert_eq!(reasons, ["SyncComputeDomainFailed"]);
+    // By then it is told too that the gang waits for its pods.
+    world.pass(10).await;
+    let told = world.told().await;
+    let failed = told
+        .iter()
+        .filter(|event| event.reason.as_deref() == Some("SyncComputeDomainFailed"));
+    assert_eq!(failed.count(), 1, "{told:?}");
     let before = world.operator_writes(0).count();
     world.pass(600).await;
     assert_eq!(world.operator_writes(0).count(), before, "nothing is tried meanwhile");

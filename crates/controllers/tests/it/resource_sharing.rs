@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::resource::v1::ResourceClaim;
 use kube::ResourceExt;
 
-use crate::support::World;
+use crate::support::{Placer, World};
 
 async fn claims(world: &World) -> BTreeMap<String, usize> {
     claims_by_owner(world.list::<ResourceClaim>().await.values())
@@ -16,7 +16,7 @@ async fn claims(world: &World) -> BTreeMap<String, usize> {
 
 #[tokio::test(start_paused = true)]
 async fn rs1_claims_follow_the_scale_of_the_level_that_declares_them() {
-    let world = World::with_places(30).await;
+    let world = World::placed_by(Placer::Operator, 30).await;
     world.create_set(SHARED).await;
     world.settle().await;
     assert_eq!(world.ready().await, 4);
@@ -49,7 +49,7 @@ async fn rs1_claims_follow_the_scale_of_the_level_that_declares_them() {
 
 #[tokio::test(start_paused = true)]
 async fn rs1_every_container_of_a_pod_uses_the_claims_of_its_levels() {
-    let world = World::with_places(10).await;
+    let world = World::placed_by(Placer::Operator, 10).await;
     world.create_set(SHARED).await;
     world.settle().await;
     let used = |pod: &Pod| -> Vec<String> {
@@ -71,7 +71,7 @@ async fn rs1_every_container_of_a_pod_uses_the_claims_of_its_levels() {
 /// the set is enough.
 #[tokio::test(start_paused = true)]
 async fn rs1_a_missing_claim_template_is_told() {
-    let world = World::with_places(10).await;
+    let world = World::placed_by(Placer::Operator, 10).await;
     let manifest = SHARED.replace(
         "- {name: fabric, scope: AllReplicas}\n",
         "- {name: elsewhere, scope: AllReplicas}\n",

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use grove_api::{PodClique, PodCliqueScalingGroup, PodCliqueSet, PodGang};
 
-use crate::support::World;
 use crate::support::workloads::{Minimum, Order, simple, workload};
+use crate::support::{Placer, World};
 
 const TEN_MINUTES: Duration = Duration::from_secs(600);
 
@@ -29,12 +29,29 @@ async fn at_rest_nothing_is_written_for_ten_minutes() {
     ] {
         let world = World::with_places(places).await;
         world.create_set(&workload(minimum, order)).await;
-        world.settle().await;
+        // For a gang that has waited for five minutes room is kept, and that is said.
+        world.pass(360).await;
         stays_at_rest(&world).await;
         let wasted = world.history().requests().by_user(crate::support::OPERATOR).no_ops();
         let wasted: Vec<_> = wasted.iter().collect();
         assert!(wasted.is_empty(), "no write that changes nothing: {wasted:#?}");
     }
+}
+
+/// Half a minute between two questions at last, not a fifth of a second.
+#[tokio::test(start_paused = true)]
+async fn a_kind_that_is_not_served_is_asked_for_ever_more_rarely() {
+    let world = World::placed_by(Placer::Operator, 1).await;
+    let asked = || {
+        let requests = world.operator_requests();
+        let volumes = requests.only(|asked| &*asked.intent.resource.plural == "persistentvolumes");
+        volumes.count()
+    };
+    world.pass(120).await;
+    let before = asked();
+    assert!(before > 0, "whoever places asks for volumes");
+    tokio::time::sleep(TEN_MINUTES).await;
+    assert!(asked() - before <= 20, "{} times in ten minutes", asked() - before);
 }
 
 /// What the operator may ask for from the creation of sets until all of their pods are ready. A scaling group counts as

@@ -7,6 +7,7 @@ use std::time::Duration;
 use grove_api::config::{self, OperatorConfiguration, Overrides};
 use grove_api::{PodCliqueSet, PodGang, crds};
 use grove_controllers::Operator;
+use grove_scenarios::audit::Audit;
 use grove_scheduler::{Metrics, Policy, Scheduler, Settings};
 use grove_simcluster::{Cluster, NodeSpec, User};
 use k8s_openapi::NamespaceResourceScope;
@@ -19,11 +20,8 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::audit::Audit;
-
 pub(crate) const OPERATOR: &str = "system:serviceaccount:grove-system:grove-operator";
 pub(crate) const SCHEDULER: &str = "system:serviceaccount:grove-system:grove-scheduler";
-pub(crate) const GRACE: Duration = Duration::from_secs(30);
 /// Broad to narrow, the host last.
 pub(crate) const LEVELS: [(&str, &str); 3] = [
     ("block", "topology.kubernetes.io/block"),
@@ -286,10 +284,8 @@ impl World {
 
     /// Judges every moment since the beginning.
     pub(crate) fn audit(&self) -> Audit {
-        Audit::of(
-            self.cluster.history().expect("histories of tests are recorded"),
-            self.policies.spills,
-        )
+        let history = self.cluster.history().expect("histories of tests are recorded");
+        Audit::of_history(history, self.policies.spills)
     }
 }
 

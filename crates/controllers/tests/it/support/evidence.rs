@@ -7,6 +7,7 @@ use grove_api::rights;
 use grove_simcluster::history::{History, Requests, Write, Writes};
 use grove_simcluster::server::Intent;
 use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::events::v1::Event;
 use serde_json::Value;
 
 use super::{NAMESPACE, OPERATOR, World};
@@ -32,6 +33,13 @@ impl World {
             let is_lease = &*asked.intent.resource.plural == "leases";
             !is_lease && !matches!(asked.intent.verb, grove_simcluster::server::Verb::Watch)
         })
+    }
+
+    /// What the operator told people; who places gangs tells things too.
+    pub(crate) async fn told(&self) -> Vec<Event> {
+        let mut events: Vec<Event> = self.list::<Event>().await.into_values().collect();
+        events.retain(|event| event.reporting_instance.as_deref() == Some("grove-operator"));
+        events
     }
 
     /// What was written since a revision and is still there, by kind and name. Events are about things, and no things.

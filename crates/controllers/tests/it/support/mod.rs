@@ -1,7 +1,7 @@
-//! An embedded cluster with Grove's kinds and a running operator.
+//! An embedded cluster with Grove's kinds, a running operator, and whoever places gangs for it.
 
-mod binder;
 mod evidence;
+mod placer;
 mod waiter;
 pub(crate) mod workloads;
 
@@ -11,11 +11,12 @@ use std::fmt::Debug;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use grove_api::config::{self, OperatorConfiguration, Overrides};
+use grove_api::config::OperatorConfiguration;
 use grove_api::{
     ClusterTopology, PodClique, PodCliqueScalingGroup, PodCliqueSet, PodCliqueSetStatus, PodCliqueStatus, PodGang, crds,
 };
 use grove_controllers::{Operator, Settings, StartError};
+use grove_scenarios::OFF;
 use grove_simcluster::{Cluster, FleetOptions, NodeSpec, User};
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::{Node, Pod};
@@ -23,13 +24,11 @@ use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Client, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use tokio::task::JoinHandle;
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
 
-use binder::Binder;
-pub(crate) use binder::SCHEDULER;
 pub(crate) use evidence::is_ready;
+use placer::Running;
+pub(crate) use placer::{Placer, by_both_profiles};
 use waiter::Waiter;
 
 pub(crate) const NAMESPACE: &str = "default";
@@ -57,14 +56,6 @@ pub(crate) fn is_exhaustive() -> bool {
     std::env::var_os("GROVE_EXHAUSTIVE").is_some()
 }
 
-/// A configuration, of which tests write only what they care about.
-pub(crate) fn configuration(text: &str) -> OperatorConfiguration {
-    let head = "apiVersion: operator.config.grove.io/v1alpha1\nkind: OperatorConfiguration\n";
-    config::parse(format!("{head}{text}").as_bytes(), &Overrides::default())
-        .expect("the configuration of a test is valid")
-        .configuration
-}
-
 /// A kind that tests read and write.
 pub(crate) trait Kind:
     Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + DeserializeOwned + Debug
@@ -74,13 +65,14 @@ pub(crate) trait Kind:
 impl<K> Kind for K where K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + DeserializeOwned + Debug
 {}
 
-/// A cluster with an operator, and with somebody who binds gangs.
+/// A cluster with an operator, and with somebody who places gangs.
 pub(crate) struct World {
     pub(crate) cluster: Arc<Cluster>,
     pub(crate) client: Client,
-    scheduler: &'static str,
-    operator: Option<(CancellationToken, JoinHandle<()>)>,
-    _binder: Option<Binder>,
+    placer: Placer,
+    operator: Option<Running>,
+    /// What places gangs, where that is not the cluster itself.
+    scheduler: Option<Running>,
     nodes: Cell<usize>,
 }
 
@@ -102,24 +94,31 @@ impl World {
 
     /// The same with room for another number of pods on each node.
     pub(crate) async fn roomy(nodes: usize, room: usize) -> Self {
-        let world = Self::start("default-scheduler", FleetOptions::default()).await;
+        let world = Self::start(Placer::Cluster, FleetOptions::default()).await;
         world.add_nodes(nodes, room);
         world
     }
 
-    /// A cluster with this many places for pods, one on each node, that binds gangs.
+    /// A cluster with this many places for pods, one on each node, whose gangs our scheduler binds.
     pub(crate) async fn with_places(places: usize) -> Self {
         Self::with_fleet(places, FleetOptions::default()).await
     }
 
     pub(crate) async fn with_fleet(places: usize, fleet: FleetOptions) -> Self {
-        let world = Self::start(SCHEDULER, fleet).await;
+        let world = Self::start(Placer::Scheduler, fleet).await;
         world.grow_to(places);
         world
     }
 
-    async fn start(scheduler: &'static str, fleet: FleetOptions) -> Self {
-        let mut world = Self::furnish(scheduler, Cluster::builder().seed(1), fleet).await;
+    /// The same as [`World::with_places`], with somebody else to place gangs.
+    pub(crate) async fn placed_by(placer: Placer, places: usize) -> Self {
+        let world = Self::start(placer, FleetOptions::default()).await;
+        world.grow_to(places);
+        world
+    }
+
+    async fn start(placer: Placer, fleet: FleetOptions) -> Self {
+        let mut world = Self::furnish(placer, Cluster::builder().seed(1), fleet).await;
         world.start_operator();
         world
     }
@@ -127,10 +126,16 @@ impl World {
     /// A cluster with these nodes and Grove's kinds, for tests that start operators themselves.
     pub(crate) async fn without_operator(seed: u64, nodes: impl IntoIterator<Item = NodeSpec>) -> Self {
         let builder = Cluster::builder().seed(seed).nodes(nodes);
-        Self::furnish("default-scheduler", builder, FleetOptions::default()).await
+        Self::furnish(Placer::Cluster, builder, FleetOptions::default()).await
     }
 
-    async fn furnish(scheduler: &'static str, builder: grove_simcluster::Builder, fleet: FleetOptions) -> Self {
+    /// The same, with somebody else to place gangs.
+    pub(crate) async fn stage(placer: Placer, nodes: impl IntoIterator<Item = NodeSpec>) -> Self {
+        let builder = Cluster::builder().seed(1).nodes(nodes);
+        Self::furnish(placer, builder, FleetOptions::default()).await
+    }
+
+    async fn furnish(placer: Placer, builder: grove_simcluster::Builder, fleet: FleetOptions) -> Self {
         let waiter = Waiter::default();
         let fleet = FleetOptions {
             init_runner: Some(waiter.runner()),
@@ -144,13 +149,12 @@ impl World {
             let made = client.request_text(request.expect("a request")).await;
             made.expect("a definition");
         }
-        let binder = (scheduler == SCHEDULER).then(|| Binder::start(&cluster));
         let world = Self {
             cluster: Arc::new(cluster),
             client,
-            scheduler,
+            placer,
             operator: None,
-            _binder: binder,
+            scheduler: None,
             nodes: Cell::new(0),
         };
         world
@@ -166,9 +170,9 @@ impl World {
         Self {
             cluster: self.cluster.clone(),
             client: self.client.clone(),
-            scheduler: self.scheduler,
+            placer: self.placer,
             operator: None,
-            _binder: None,
+            scheduler: None,
             nodes: self.nodes.clone(),
         }
     }
@@ -183,58 +187,61 @@ impl World {
             scheduler: configuration.scheduler.clone(),
             topology: configuration.topology_aware_scheduling.clone(),
             wait_image: "grove".into(),
-            pins: false,
+            pins: self.placer == Placer::Operator,
             workers: 8,
             clock: Arc::new(move || clock.now()),
         }
     }
 
+    /// What a text configures here.
+    pub(crate) fn configuration(&self, text: &str) -> OperatorConfiguration {
+        grove_scenarios::configuration(text, &self.placer.profile())
+    }
+
     /// Starts an operator that cares for no topology.
     pub(crate) fn start_operator(&mut self) {
-        let profile = format!(
-            "scheduler: {{profiles: [{{name: {}, default: true}}]}}\n",
-            self.scheduler
-        );
-        self.run_operator(self.settings(&configuration(&profile)));
+        let configuration = self.configuration(OFF);
+        self.run_operator(self.settings(&configuration));
+        self.start_placer(&configuration);
     }
 
     /// Starts an operator as its process does; the one before, if there is one, has ended.
     pub(crate) async fn launch(&mut self, text: &str) -> Result<(), StartError> {
         self.stop_operator().await;
-        let settings = grove_controllers::settle(&self.operator_client(), self.settings(&configuration(text))).await?;
+        self.stop_placer().await;
+        let configuration = self.configuration(text);
+        let settings = grove_controllers::settle(&self.operator_client(), self.settings(&configuration)).await?;
         grove_controllers::start(&self.operator_client(), &settings).await?;
         self.run_operator(settings);
+        self.start_placer(&configuration);
         Ok(())
     }
 
     fn run_operator(&mut self, settings: Settings) {
         let operator = Operator::new(self.operator_client(), settings);
-        let stop = CancellationToken::new();
-        let stopped = stop.clone();
-        let task = tokio::spawn(async move { operator.run(stopped).await });
-        self.operator = Some((stop, task));
+        self.operator = Some(Running::start(|stop| async move { operator.run(stop).await }));
     }
 
     /// Stops the operator as a signal does.
     pub(crate) async fn stop_operator(&mut self) {
-        if let Some((stop, task)) = self.operator.take() {
-            stop.cancel();
-            task.await.expect("an operator that ends well");
+        for running in [self.operator.take(), self.placer_of_operator()].into_iter().flatten() {
+            running.stop().await;
         }
     }
 
     /// Ends the operator where it stands, as a crash does.
     pub(crate) async fn crash_operator(&mut self) {
-        if let Some((_, task)) = self.operator.take() {
-            task.abort();
-            let _ = task.await;
+        for running in [self.operator.take(), self.placer_of_operator()].into_iter().flatten() {
+            running.crash().await;
         }
     }
 
     fn add_nodes(&self, nodes: usize, room: usize) {
         for _ in 0..nodes {
             let name = format!("n{:03}", self.nodes.get());
-            let node = NodeSpec::new(&name).capacity("pods", &room.to_string());
+            let node = NodeSpec::new(&name)
+                .capacity("pods", &room.to_string())
+                .capacity("nvidia.com/gpu", "8");
             self.cluster.fleet().add(node);
             self.nodes.set(self.nodes.get() + 1);
         }

@@ -162,7 +162,10 @@ async fn it_goes_with_its_topology() {
 
 #[tokio::test(start_paused = true)]
 async fn kueue_is_told_in_its_newest_version_and_again_when_its_api_returns() {
-    let kueue = levels(&["rack", "host"]).replace("default: true}", "default: true}, {name: kueue}");
+    let kueue = format!(
+        "scheduler: {{profiles: [{{name: kueue}}]}}\n{}",
+        levels(&["rack", "host"])
+    );
     let world = world(&kueue).await;
     world
         .await_topology_ready(DEFAULT, ("False", "BackendTopologyCreationFailed"))

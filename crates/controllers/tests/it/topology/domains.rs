@@ -7,8 +7,7 @@ use kube::api::{Api, DeleteParams, PostParams};
 use serde_json::{Value, json};
 
 use super::kit::{
-    DEFAULT, HOST, Look as _, OFF, delete, keys, levels, node_labels, packed, refusal, set, topology_definition,
-    two_racks,
+    DEFAULT, HOST, Look as _, delete, keys, levels, node_labels, packed, refusal, set, topology_definition, two_racks,
 };
 use crate::support::World;
 
@@ -16,7 +15,7 @@ const ROW: &str = "onprem.example/row";
 
 fn selecting(name: &str, policies: &str) -> String {
     format!(
-        "{OFF}topologyAwareScheduling: {{enabled: true, source: TopologyDomain, topologyDomainName: {name}{policies}}}\n"
+        "topologyAwareScheduling: {{enabled: true, source: TopologyDomain, topologyDomainName: {name}{policies}}}\n"
     )
 }
 

@@ -8,14 +8,14 @@ use kube::api::{Api, DeleteParams, ListParams, PostParams};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use crate::support::{OPERATOR, World, configuration};
+use crate::support::{OPERATOR, World};
 
 const HOST: &str = "grove-operator.grove-system.svc";
 
 impl World {
     /// Lets the API server ask the operator's webhooks, as that configuration has them, before it stores our objects.
     pub(crate) async fn serve_webhooks(&self, text: &str) {
-        let mut configuration = configuration(text);
+        let mut configuration = self.configuration(text);
         let settings = grove_controllers::settle(&self.operator_client(), self.settings(&configuration)).await;
         configuration.topology_aware_scheduling = settings.expect("settings in force").topology;
         let policy = Policy::new(&configuration, OPERATOR);

@@ -1,10 +1,10 @@
 //! What the tests of topologies share on the embedded cluster.
 
-use grove_scenarios::Stage;
 pub(crate) use grove_scenarios::{
     BLOCK, DEFAULT, HOST, Look, NUMA, OFF, RACK, clique, kai_definition, keys, levels, node_labels, on, packed,
     placed_by_kai, pod_group_definition, refusal, set, topology_definition, with_kai, with_policies,
 };
+use grove_scenarios::{CAPACITY, Stage, nodes};
 use grove_simcluster::NodeSpec;
 use kube::api::{Api, DeleteParams};
 use kube::{Client, Resource};
@@ -13,8 +13,15 @@ use crate::support::{NAMESPACE, World};
 
 /// Four nodes in two racks.
 pub(crate) fn two_racks() -> Vec<NodeSpec> {
-    let node = |i: usize| NodeSpec::new(&format!("n{i}")).label(RACK, if i < 2 { "rack-a" } else { "rack-b" });
-    (0..4).map(node).collect()
+    let node = |(name, labels): (&str, [(&str, &str); 3])| {
+        let node = labels
+            .into_iter()
+            .fold(NodeSpec::new(name), |node, (key, value)| node.label(key, value));
+        CAPACITY
+            .into_iter()
+            .fold(node, |node, (resource, amount)| node.capacity(resource, amount))
+    };
+    nodes().into_iter().map(node).collect()
 }
 
 /// A cluster with four nodes in two racks, and an operator.
