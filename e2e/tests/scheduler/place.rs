@@ -1,0 +1,349 @@
+//! A namespace with nodes of its own on a control plane where gangs are placed.
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use grove_api::config::{OperatorConfiguration, ProfileName, SchedulerProfile};
+use grove_api::{PodCliqueSet, PodGang, crds, rights};
+use grove_controllers::{Operator, Settings};
+use grove_e2e::{ControlPlane, Identity, Shared, eventually, node};
+use grove_scenarios::audit::Audit;
+use grove_scenarios::{RACK, configuration, levels};
+use grove_scheduler::{Policy, Scheduler};
+use jiff::Timestamp;
+use k8s_openapi::NamespaceResourceScope;
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::api::{Api, DeleteParams, ListParams, PostParams};
+use kube::config::Kubeconfig;
+use kube::{Client, Config, Resource, ResourceExt};
+use serde::de::DeserializeOwned;
+use tokio::runtime::Runtime;
+use tokio::sync::OnceCell;
+use tokio_util::sync::CancellationToken;
+
+use crate::record::Record;
+
+/// Ten times what a test takes on an idle machine.
+const LIMIT: Duration = Duration::from_secs(120);
+/// Shorter than the usual one, which is longer than tests should be.
+pub(crate) const GRACE: Duration = Duration::from_secs(5);
+
+/// Each test has a runtime of its own; operators, schedulers and records outlive them.
+static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().expect("threads can be started"));
+
+/// A profile and the control plane on which it places.
+pub(crate) struct Stand {
+    pub(crate) profile: SchedulerProfile,
+    plane: Shared,
+    record: OnceCell<Record>,
+}
+
+pub(crate) static GROVE: Stand = Stand::new(SchedulerProfile::Grove);
+pub(crate) static DEFAULT: Stand = Stand::new(SchedulerProfile::Default);
+
+impl Stand {
+    const fn new(profile: SchedulerProfile) -> Self {
+        Self {
+            profile,
+            plane: Shared::new(|| ControlPlane::builder().scheduler(true)),
+            record: OnceCell::const_new(),
+        }
+    }
+
+    /// The control plane, on which everything runs.
+    async fn get(&self) -> Result<(&ControlPlane, &Record)> {
+        let plane = self.plane.get().await?;
+        let record = self.record.get_or_try_init(async || -> Result<Record> {
+            run_operator(plane, &self.profile).await?;
+            run_placer(plane, &self.profile).await?;
+            record(plane).await
+        });
+        Ok((plane, record.await?))
+    }
+}
+
+/// Makes two tests of each function: one for each profile.
+macro_rules! by_both_profiles {
+    ($($name:ident,)*) => {
+        mod grove_scheduler {
+            $(#[tokio::test(flavor = "multi_thread")]
+            async fn $name() -> anyhow::Result<()> {
+                super::$name(&crate::place::GROVE).await
+            })*
+        }
+
+        mod default_scheduler {
+            $(#[tokio::test(flavor = "multi_thread")]
+            async fn $name() -> anyhow::Result<()> {
+                super::$name(&crate::place::DEFAULT).await
+            })*
+        }
+    };
+}
+pub(crate) use by_both_profiles;
+
+/// A client that outlives the runtime of a test.
+async fn client(plane: &ControlPlane, identity: Identity) -> Result<Client> {
+    let kubeconfig = Kubeconfig::read_from(plane.kubeconfig(identity))?;
+    let made = RUNTIME.spawn(async move {
+        let config = Config::from_custom_kubeconfig(kubeconfig, &Default::default()).await?;
+        anyhow::Ok(Client::try_from(config)?)
+    });
+    made.await?
+}
+
+/// What operators and schedulers of a profile go by.
+fn configured(profile: &SchedulerProfile) -> OperatorConfiguration {
+    configuration(&levels(&["rack", "host"]), profile)
+}
+
+/// Starts an operator with the rights of its role and no others. It ends with the process.
+pub(crate) async fn run_operator(plane: &ControlPlane, profile: &SchedulerProfile) -> Result<()> {
+    install_kinds(plane).await?;
+    grant(plane).await?;
+    let configuration = configured(profile);
+    let settings = Settings {
+        pins: configuration.scheduler.default_profile == ProfileName::DefaultScheduler,
+        scheduler: configuration.scheduler,
+        topology: configuration.topology_aware_scheduling,
+        wait_image: "grove".to_owned(),
+        workers: 8,
+        clock: Arc::new(Timestamp::now),
+    };
+    let client = client(plane, Identity::Operator).await?;
+    let started = {
+        let (client, settings) = (client.clone(), settings.clone());
+        RUNTIME.spawn(async move { grove_controllers::start(&client, &settings).await })
+    };
+    started.await??;
+    let operator = Operator::new(client, settings);
+    RUNTIME.spawn(async move { operator.run(CancellationToken::new()).await });
+    Ok(())
+}
+
+/// Starts what places gangs by a profile; where that is in the operator, with the operator's rights. It ends with the
+/// process.
+async fn run_placer(plane: &ControlPlane, profile: &SchedulerProfile) -> Result<()> {
+    let configuration = configured(profile);
+    let (policy, identity) = match profile {
+        SchedulerProfile::Default => (Policy::pinning(&configuration), Identity::Operator),
+        _ => (Policy::new(&configuration), Identity::Admin),
+    };
+    let settings = grove_scheduler::Settings {
+        policy: Policy { grace: GRACE, ..policy },
+        ..grove_scheduler::Settings::default()
+    };
+    let scheduler = Scheduler::new(client(plane, identity).await?, settings);
+    RUNTIME.spawn(async move { scheduler.run(CancellationToken::new()).await });
+    Ok(())
+}
+
+/// Starts to note what happens. It ends with the process.
+pub(crate) async fn record(plane: &ControlPlane) -> Result<Record> {
+    let client = client(plane, Identity::Admin).await?;
+    Ok(RUNTIME.spawn(async move { Record::start(&client) }).await?)
+}
+
+/// Makes the API server serve Grove's kinds.
+async fn install_kinds(plane: &ControlPlane) -> Result<()> {
+    let admin = plane.client(Identity::Admin).await?;
+    for definition in crds::all() {
+        Api::all(admin.clone())
+            .create(&PostParams::default(), &definition)
+            .await?;
+    }
+    let every = ListParams::default();
+    eventually("our kinds to be served", LIMIT, async || -> Result<()> {
+        Api::<PodCliqueSet>::all(admin.clone()).list(&every).await?;
+        Api::<PodGang>::all(admin.clone()).list(&every).await?;
+        Ok(())
+    })
+    .await?;
+    Ok(())
+}
+
+/// Gives the operator's account the rights that the chart gives it.
+async fn grant(plane: &ControlPlane) -> Result<()> {
+    let admin = plane.client(Identity::Admin).await?;
+    let (cluster_wide, _) = rights::bindings("grove-system");
+    let params = PostParams::default();
+    Api::all(admin.clone()).create(&params, &rights::cluster_role()).await?;
+    Api::all(admin).create(&params, &cluster_wide).await?;
+    Ok(())
+}
+
+pub(crate) const GPU_HOST: [(&str, &str); 4] = [
+    ("cpu", "64"),
+    ("memory", "64Gi"),
+    ("pods", "20"),
+    ("nvidia.com/gpu", "8"),
+];
+
+/// A set of one gang that fits into a rack of a place, so many GPUs for each pod.
+pub(crate) fn set(name: &str, place: &str, pods: usize, gpus: usize) -> String {
+    format!(
+        "apiVersion: grove.io/v1alpha1\nkind: PodCliqueSet\nmetadata: {{name: {name}}}\nspec:\n  replicas: 1\n  template:\n    \
+         topologyConstraint: {{packDomain: rack}}\n    cliques:\n    - name: a\n      spec: {{roleName: a, replicas: {pods}, \
+         minAvailable: {pods}, podSpec: {{nodeSelector: {{test: {place}}}, containers: [{{name: main, image: one, \
+         resources: {{requests: {{nvidia.com/gpu: {gpus}}}, limits: {{nvidia.com/gpu: {gpus}}}}}}}]}}}}\n"
+    )
+}
+
+/// A kind that tests read and write.
+pub(crate) trait Kind:
+    Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + DeserializeOwned + Debug
+{
+}
+
+impl<K> Kind for K where K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + DeserializeOwned + Debug
+{}
+
+/// A namespace of its own, in which gangs are placed on nodes that carry its name.
+pub(crate) struct Place {
+    pub(crate) client: Client,
+    pub(crate) namespace: String,
+    stand: Option<&'static Stand>,
+}
+
+impl Place {
+    pub(crate) async fn new(stand: &'static Stand, namespace: &str) -> Result<Self> {
+        let (plane, _) = stand.get().await?;
+        let place = Self::on(plane, namespace).await?;
+        Ok(Self {
+            stand: Some(stand),
+            ..place
+        })
+    }
+
+    /// The same on a control plane of the test's own.
+    pub(crate) async fn on(plane: &ControlPlane, namespace: &str) -> Result<Self> {
+        plane.create_namespace(namespace).await?;
+        Ok(Self {
+            client: plane.client(Identity::Admin).await?,
+            namespace: namespace.to_owned(),
+            stand: None,
+        })
+    }
+
+    pub(crate) fn all<K: Kind>(&self) -> Api<K> {
+        Api::namespaced(self.client.clone(), &self.namespace)
+    }
+
+    pub(crate) async fn list<K: Kind>(&self) -> Result<BTreeMap<String, K>> {
+        let found = self.all::<K>().list(&ListParams::default()).await?;
+        Ok(found.into_iter().map(|object| (object.name_any(), object)).collect())
+    }
+
+    pub(crate) async fn create(&self, manifest: &str) -> Result<PodCliqueSet> {
+        let set: PodCliqueSet = serde_saphyr::from_str(manifest)?;
+        Ok(self.all().create(&PostParams::default(), &set).await?)
+    }
+
+    pub(crate) async fn delete<K: Kind>(&self, name: &str) -> Result<()> {
+        self.all::<K>().delete(name, &DeleteParams::default()).await?;
+        Ok(())
+    }
+
+    /// Adds the nodes `<namespace>-<index>`: so many in each rack, with this capacity.
+    pub(crate) async fn add_nodes(&self, racks: usize, hosts: usize, capacity: &[(&str, &str)]) -> Result<()> {
+        let nodes = Api::<Node>::all(self.client.clone());
+        let there = nodes
+            .list(&ListParams::default().labels(&format!("test={}", self.namespace)))
+            .await?;
+        let first = there.items.len();
+        for index in 0..racks * hosts {
+            let rack = format!("{}-{}", self.namespace, index / hosts);
+            let labels = [("test", self.namespace.as_str()), (RACK, rack.as_str())];
+            let name = format!("{}-{}", self.namespace, first + index);
+            nodes
+                .create(&PostParams::default(), &node(&name, &labels, capacity))
+                .await?;
+        }
+        Ok(())
+    }
+
+    /// Adds nodes that have room for one pod each.
+    pub(crate) async fn add_places(&self, places: usize) -> Result<()> {
+        self.add_nodes(1, places, &[("cpu", "4"), ("memory", "8Gi"), ("pods", "1")])
+            .await
+    }
+
+    /// Waits until so many pods run, of so many that there are.
+    pub(crate) async fn running(&self, ready: usize, all: usize) -> Result<BTreeMap<String, Pod>> {
+        let what = format!("{ready} of {all} pods to run");
+        let pods = eventually(what, LIMIT, async || -> Result<BTreeMap<String, Pod>> {
+            let pods = self.list::<Pod>().await?;
+            let found = pods.values().filter(|pod| is_ready(pod)).count();
+            ensure!(found == ready && pods.len() == all, "{found} of {} do", pods.len());
+            Ok(pods)
+        });
+        Ok(pods.await?)
+    }
+
+    /// Waits until a gang is placed, or is said not to be.
+    pub(crate) async fn scheduled(&self, gang: &str, status: &str) -> Result<()> {
+        let what = format!("Scheduled of gang {gang} to be {status}");
+        eventually(what, LIMIT, async || -> Result<()> {
+            let gang = self.all::<PodGang>().get(gang).await?;
+            let conditions = gang.status.context("no status yet")?.conditions;
+            let scheduled = conditions.iter().find(|condition| condition.type_ == "Scheduled");
+            ensure!(
+                scheduled.is_some_and(|condition| condition.status == status),
+                "it is {scheduled:?}"
+            );
+            Ok(())
+        })
+        .await?;
+        Ok(())
+    }
+
+    /// Values of a node label under the bound pods whose names begin so.
+    pub(crate) async fn domains(&self, prefix: &str, key: &str) -> Result<Vec<String>> {
+        let nodes = Api::<Node>::all(self.client.clone());
+        let mut found = Vec::new();
+        for (name, pod) in self.list::<Pod>().await? {
+            let node = node_of(&pod).filter(|_| name.starts_with(prefix));
+            if let Some(node) = node {
+                let node = nodes.get(node).await?;
+                found.push(node.labels().get(key).cloned().unwrap_or_default());
+            }
+        }
+        found.sort();
+        found.dedup();
+        Ok(found)
+    }
+
+    /// Waits until something holds.
+    pub(crate) async fn until(&self, what: &str, holds: impl AsyncFn(&Self) -> Result<bool>) -> Result<()> {
+        eventually(what, LIMIT, async || -> Result<()> {
+            ensure!(holds(self).await?, "not yet");
+            Ok(())
+        })
+        .await?;
+        Ok(())
+    }
+
+    /// Judges every moment of the control plane up to now.
+    pub(crate) async fn audit(&self) -> Result<()> {
+        let stand = self
+            .stand
+            .context("no record is kept on a control plane of the test's own")?;
+        let (_, record) = stand.get().await?;
+        let audit = Audit::of(record.moments(&self.client).await?, false);
+        ensure!(audit.binds > 0, "nothing was bound");
+        Ok(())
+    }
+}
+
+pub(crate) fn node_of(pod: &Pod) -> Option<&str> {
+    pod.spec.as_ref()?.node_name.as_deref()
+}
+
+pub(crate) fn is_ready(pod: &Pod) -> bool {
+    let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    let mut ready = conditions.filter(|condition| condition.type_ == "Ready");
+    pod.metadata.deletion_timestamp.is_none() && ready.any(|condition| condition.status == "True")
+}
