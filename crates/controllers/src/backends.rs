@@ -93,9 +93,8 @@ pub(crate) async fn keep(shell: &Shell, resource: GangResource) -> Result<(), Wr
     let key = ObjectKey::of(desired.meta());
     let store = shell.view.foreign(kind);
     let api = Api::<DynamicObject>::namespaced_with(shell.client.clone(), &key.namespace, &kind.resource(&version));
-    let _permit = shell.permit().await;
     let answer = match store.get(&key) {
-        None => api.create(&creation(), &desired).await,
+        None => shell.in_turn(api.create(&creation(), &desired)).await,
         Some(stored) if !is_ours(&desired, &stored) => {
             return Err(WriteError::Taken {
                 kind: kai::POD_GROUP_KIND.to_owned(),
@@ -105,7 +104,11 @@ pub(crate) async fn keep(shell: &Shell, resource: GangResource) -> Result<(), Wr
         }
         Some(stored) => match kai::pod_group_patch(&desired, &stored) {
             None => return Ok(()),
-            Some(patch) => api.patch(&key.name, &patching(), &Patch::Merge(patch)).await,
+            Some(patch) => {
+                shell
+                    .in_turn(api.patch(&key.name, &patching(), &Patch::Merge(patch)))
+                    .await
+            }
         },
     };
     let written = answer.map_err(|error| WriteError::new(&key, error))?;

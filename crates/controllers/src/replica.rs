@@ -180,7 +180,8 @@ async fn read_live(
     );
     let parameters = ListParams::default().labels(&selector);
     let groups = Api::<PodCliqueScalingGroup>::namespaced(shell.client.clone(), namespace);
-    let (cliques, groups) = tokio::try_join!(live_cliques(shell, (namespace, &selector)), groups.list(&parameters))?;
+    let groups = shell.in_turn(groups.list(&parameters));
+    let (cliques, groups) = tokio::try_join!(live_cliques(shell, (namespace, &selector)), groups)?;
     let groups = groups
         .items
         .into_iter()
@@ -197,7 +198,10 @@ pub(crate) async fn live_cliques(
     let parameters = ListParams::default().labels(selector);
     let cliques = Api::<PodClique>::namespaced(shell.client.clone(), namespace);
     let pods = Api::<PodFields>::namespaced(shell.client.clone(), namespace);
-    let (cliques, pods) = tokio::try_join!(cliques.list(&parameters), pods.list(&parameters))?;
+    let (cliques, pods) = tokio::try_join!(
+        shell.in_turn(cliques.list(&parameters)),
+        shell.in_turn(pods.list(&parameters)),
+    )?;
     let of = |clique: &PodClique| -> Vec<ObservedPod> {
         let its = pods.iter().filter(|pod| is_owned_by(&pod.metadata, uid(clique)));
         its.map(ObservedPod::from).collect()

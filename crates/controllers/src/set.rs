@@ -94,7 +94,7 @@ async fn claim_templates(shell: &Shell, set: &PodCliqueSet) -> Result<ClaimTempl
     let mut found = ClaimTemplates::new();
     for (namespace, name) in Expansion::external_claim_templates(set) {
         let api = Api::<ResourceClaimTemplate>::namespaced(shell.client.clone(), &namespace);
-        match api.get_opt(&name).await {
+        match shell.in_turn(api.get_opt(&name)).await {
             Ok(Some(template)) => drop(found.insert((namespace, name), template.spec)),
             Ok(None) => {
                 let key = ObjectKey::new(namespace, name);

@@ -17,14 +17,14 @@ use grove_topology::Topology;
 use grove_topology::backend::{Backend, backends};
 use grove_workload::meta::uid;
 use jiff::Timestamp;
-use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::api::{Api, DeleteParams, Patch, Preconditions};
 use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
 
 use crate::served::{ForeignKind, OptionalApi, served_version};
 use crate::shell::Settings;
 use crate::topology::backend::{NOT_SERVED, Writer};
-use crate::write::FIELD_MANAGER;
+use crate::write::{creation, patching};
 
 /// How long errors that may pass are borne.
 const PATIENCE_SECS: i64 = 60;
@@ -138,13 +138,7 @@ async fn write_default(api: &Api<ClusterTopology>, tas: &TopologyAwareScheduling
     let existing = api.get_opt(DEFAULT_TOPOLOGY_NAME).await?;
     match (default_topology_step(tas, existing.as_ref()), existing) {
         (DefaultTopologyStep::Keep, Some(existing)) => Ok(existing),
-        (DefaultTopologyStep::Create(object), _) => {
-            let parameters = PostParams {
-                field_manager: Some(FIELD_MANAGER.to_owned()),
-                ..PostParams::default()
-            };
-            Ok(api.create(&parameters, &object).await?)
-        }
+        (DefaultTopologyStep::Create(object), _) => Ok(api.create(&creation(), &object).await?),
         (DefaultTopologyStep::Update(patch), _) => Ok(merge(api, patch).await?),
         (DefaultTopologyStep::Release(patch), _) => {
             merge(api, patch).await?;
@@ -186,11 +180,7 @@ async fn remove_default(api: &Api<ClusterTopology>, tas: &TopologyAwareSchedulin
 }
 
 async fn merge(api: &Api<ClusterTopology>, patch: Value) -> Result<ClusterTopology, kube::Error> {
-    let parameters = PatchParams {
-        field_manager: Some(FIELD_MANAGER.to_owned()),
-        ..PatchParams::default()
-    };
-    api.patch(DEFAULT_TOPOLOGY_NAME, &parameters, &Patch::Merge(patch))
+    api.patch(DEFAULT_TOPOLOGY_NAME, &patching(), &Patch::Merge(patch))
         .await
 }
 

@@ -118,9 +118,15 @@ impl Shell {
         }
     }
 
-    /// Waits until there is room for one more request.
-    pub(crate) async fn permit(&self) -> Option<SemaphorePermit<'_>> {
+    /// Waits until there is room for one more request. Whoever holds a permit asks for no other: all of them could wait.
+    async fn permit(&self) -> Option<SemaphorePermit<'_>> {
         self.in_flight.acquire().await.ok()
+    }
+
+    /// Sends requests, one after the other, when there is room for one more.
+    pub(crate) async fn in_turn<T>(&self, requests: impl Future<Output = T>) -> T {
+        let _permit = self.permit().await;
+        requests.await
     }
 
     /// Makes an object. If it exists already and is the owner's, that is as good.

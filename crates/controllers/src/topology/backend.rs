@@ -5,13 +5,13 @@ use grove_runtime::{ObjectKey, Outcome, Stamp};
 use grove_topology::Topology;
 use grove_topology::backend::{Backend, Step, backends, desired, release, step};
 use grove_topology::conditions::{BackendFailure, BackendReport, FailedStep};
-use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::api::{Api, DeleteParams, Patch, Preconditions};
 use kube::core::DynamicObject;
 use kube::{Client, ResourceExt};
 
 use crate::served::{ForeignKind, OptionalApi};
 use crate::shell::Shell;
-use crate::write::FIELD_MANAGER;
+use crate::write::{creation, patching};
 
 /// What a failed step says where a backend's API is not there. It is looked for again when its definition appears.
 pub(crate) const NOT_SERVED: &str = "API not available";
@@ -101,7 +101,10 @@ async fn keep(shell: &Shell, backend: Backend, topology: &Topology, uid: &str) -
     let store = shell.view.foreign(ForeignKind::Topology(backend));
     let key = ObjectKey::new("", topology.name());
     let writer = Writer::new(shell.client.clone(), backend, &version);
-    let made = writer.bring_in_order(topology, uid, store.get(&key).as_deref()).await?;
+    let seen = store.get(&key);
+    let made = shell
+        .in_turn(writer.bring_in_order(topology, uid, seen.as_deref()))
+        .await?;
     if let Some(made) = made {
         // The watch tells the others; here it must be known that it is there.
         let _ = store.put(key, Stamp::of(&made.metadata), made);
@@ -123,10 +126,9 @@ async fn let_go(shell: &Shell, backend: Backend, topology: &Topology) -> Result<
         return Ok(());
     };
     let api = Writer::new(shell.client.clone(), backend, &version).api;
-    let patched = api
-        .patch(topology.name(), &PatchParams::default(), &Patch::Merge(patch))
-        .await;
-    match patched {
+    let (parameters, patch) = (patching(), Patch::Merge(patch));
+    let patched = api.patch(topology.name(), &parameters, &patch);
+    match shell.in_turn(patched).await {
         Ok(_) => Ok(()),
         // Gone already is let go of too.
         Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
@@ -191,11 +193,7 @@ impl Writer {
     }
 
     async fn create(&self, desired: &DynamicObject, step: FailedStep) -> Result<DynamicObject, Failed> {
-        let parameters = PostParams {
-            field_manager: Some(FIELD_MANAGER.to_owned()),
-            ..PostParams::default()
-        };
-        let made = self.api.create(&parameters, desired).await;
+        let made = self.api.create(&creation(), desired).await;
         made.map_err(|error| Failed::new(self.backend, step, &error))
     }
 

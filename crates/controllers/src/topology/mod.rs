@@ -120,7 +120,7 @@ async fn look_at<V: Holder>(shell: &Shell, name: &str) -> Outcome {
 /// Lets go of a topology that no set uses, if that is so when asked right before: a set may have been admitted that no
 /// watch has brought yet.
 async fn lift<V: Holder>(shell: &Shell, object: &V) -> Outcome {
-    let sets = match all_sets(&shell.client).await {
+    let sets = match shell.in_turn(all_sets(&shell.client)).await {
         Ok(sets) => sets,
         Err(error) => {
             let (kind, name) = (V::KIND, object.name_any());

@@ -217,7 +217,7 @@ impl World {
         Ok(())
     }
 
-    fn run_operator(&mut self, settings: Settings) {
+    pub(crate) fn run_operator(&mut self, settings: Settings) {
         let operator = Operator::new(self.operator_client(), settings);
         self.operator = Some(Running::start(|stop| async move { operator.run(stop).await }));
     }

@@ -1,6 +1,11 @@
 //! What other schedulers are told: topology resources of KAI and Kueue.
 
+use std::time::Duration;
+
 use grove_api::ClusterTopology;
+use grove_controllers::Settings;
+use grove_simcluster::fault::{Match, RequestFault, Rule};
+use grove_simcluster::server::Verb;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::ResourceExt;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
@@ -11,7 +16,7 @@ use super::kit::{
     BLOCK, DEFAULT, HOST, Look as _, NUMA, RACK, delete, kai_definition, levels, node_labels, topology_definition,
     two_racks, with_kai, world,
 };
-use crate::support::World;
+use crate::support::{OPERATOR, World, configuration};
 
 async fn with_kai_api(words: &[&str]) -> World {
     let mut world = World::without_operator(1, two_racks()).await;
@@ -191,4 +196,48 @@ async fn kueue_is_told_in_its_newest_version_and_again_when_its_api_returns() {
     world.install(topology_definition("kueue.x-k8s.io", &["v1beta1"])).await;
     world.await_topology_ready(DEFAULT, ("True", "TopologyReady")).await;
     assert!(api.get_opt(DEFAULT).await.unwrap().is_some());
+}
+
+/// However many topologies and workers there are, no more requests are under way at once than anywhere else.
+#[tokio::test(start_paused = true)]
+async fn many_topologies_are_told_within_the_bound_of_requests_under_way() {
+    const TOPOLOGIES: usize = 150;
+    const UNDER_WAY_MAX: usize = 64;
+    let slow = Duration::from_secs(10);
+    let mut world = World::without_operator(1, two_racks()).await;
+    world.install(kai_definition()).await;
+    for i in 0..TOPOLOGIES {
+        world.create_topology(&format!("t{i}"), &[("host", HOST)]).await;
+    }
+    let creation = Match::any().user(OPERATOR).resource("kai.scheduler", "topologies");
+    let creation = creation.verb(Verb::Create);
+    world
+        .cluster
+        .faults()
+        .script([Rule::request(creation, RequestFault::Slow(slow)).always()]);
+    let settings = world.settings(&configuration(&with_kai(&["host"])));
+    world.run_operator(Settings {
+        workers: 2 * TOPOLOGIES,
+        ..settings
+    });
+    world
+        .eventually("KAI is told of all", async |world| {
+            world
+                .kai_topologies()
+                .list(&Default::default())
+                .await
+                .unwrap()
+                .items
+                .len()
+                == TOPOLOGIES
+        })
+        .await;
+    let told = world.operator_writes(0).of_kind("kai.scheduler", "topologies");
+    let ends: Vec<_> = told.iter().map(|write| write.time).collect();
+    assert_eq!(ends.len(), TOPOLOGIES);
+    for pair in ends.windows(UNDER_WAY_MAX + 1) {
+        let apart = pair[UNDER_WAY_MAX].duration_since(pair[0]);
+        // What ends so late began only when one of those before had ended.
+        assert!(apart.unsigned_abs() >= slow, "{UNDER_WAY_MAX} others were under way");
+    }
 }
