@@ -4,9 +4,12 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use grove_api::{PodClique, PodCliqueScalingGroup, PodCliqueSet, PodGang};
+use grove_simcluster::fault::{Match, RequestFault, Rule};
+use grove_simcluster::server::Verb;
+use jiff::Timestamp;
 
 use crate::support::workloads::{Minimum, Order, simple, workload};
-use crate::support::{Placer, World};
+use crate::support::{OPERATOR, Placer, World};
 
 const TEN_MINUTES: Duration = Duration::from_secs(600);
 
@@ -32,7 +35,7 @@ async fn at_rest_nothing_is_written_for_ten_minutes() {
         // For a gang that has waited for five minutes room is kept, and that is said.
         world.pass(360).await;
         stays_at_rest(&world).await;
-        let wasted = world.history().requests().by_user(crate::support::OPERATOR).no_ops();
+        let wasted = world.history().requests().by_user(OPERATOR).no_ops();
         let wasted: Vec<_> = wasted.iter().collect();
         assert!(wasted.is_empty(), "no write that changes nothing: {wasted:#?}");
     }
@@ -111,4 +114,42 @@ async fn write_budget_of_20_sets_of_5_pods() {
 async fn write_budget_of_5_sets_with_scaling_groups() {
     let manifest = |i| workload(Minimum::One, Order::Any).replace("name: w\n", &format!("name: w{i}\n"));
     within_budget("5 sets with groups", 5, manifest, (5, 50)).await;
+}
+
+/// The shortest time between two writes of the same status, while a hundred pods come up; gangs are left out, for which
+/// whoever places waits.
+async fn shortest_between_statuses(slow: Option<Duration>) -> Duration {
+    let world = World::plain(30).await;
+    let status = Match::any().user(OPERATOR).verb(Verb::Patch).subresource("status");
+    let late = slow.map(|slow| Rule::request(status, RequestFault::Slow(slow)).always());
+    world.cluster.faults().script(late);
+    world.create_set(&simple("w", 4, 25)).await;
+    world.settle().await;
+    assert_eq!(world.ready().await, 100);
+    let writes = world.operator_writes(0);
+    let statuses = writes
+        .iter()
+        .filter(|write| write.subresource == "status" && &*write.resource.plural != "podgangs");
+    let mut times: BTreeMap<(String, String), Vec<Timestamp>> = BTreeMap::new();
+    for write in statuses {
+        let of = (write.resource.to_string(), write.key.name.clone());
+        times.entry(of).or_default().push(write.time);
+    }
+    assert_eq!(times.len(), 4 + 1, "cliques and their set: {:?}", times.keys());
+    let between = times.values().flat_map(|times| times.windows(2));
+    let between = between.map(|pair| pair[1].duration_since(pair[0]).unsigned_abs());
+    between.min().expect("more than one write of a status")
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_status_is_written_at_most_five_times_in_a_second() {
+    let between = shortest_between_statuses(None).await;
+    assert!(between >= Duration::from_millis(200), "{between:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_write_of_a_status_is_under_way_at_a_time() {
+    let slow = Duration::from_secs(1);
+    let between = shortest_between_statuses(Some(slow)).await;
+    assert!(between >= slow, "{between:?}");
 }
