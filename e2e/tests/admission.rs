@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use grove_admission::certificates::{Auto, Lifetimes, server_names};
-use grove_admission::registration::Endpoint;
+use grove_admission::registration::{Endpoint, Turn};
 use grove_admission::{Admission, Policy, Provision};
 use grove_api::config::{self, Overrides};
 use grove_api::{ClusterTopology, PodClique, PodCliqueSet};
@@ -119,6 +119,7 @@ fn admission(operator: &Client, address: SocketAddr, lifetimes: Lifetimes) -> Re
         client: operator.clone(),
         policy: Policy::new(&configuration, Identity::Operator.username()),
         endpoint: Endpoint::Url(format!("https://{address}")),
+        turn: Turn::AtOnce,
         provision: Provision::Auto(Box::new(Auto {
             client: operator.clone(),
             namespace: NAMESPACE.to_owned(),

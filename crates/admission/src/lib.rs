@@ -8,7 +8,8 @@
 //! ```
 //!
 //! The rules themselves are pure and live in the crates that own their subjects; here they are given what they need to
-//! know. Every replica of the operator serves, leader or not. Nothing here remembers anything between two questions.
+//! know. Every replica of the operator serves, leader or not; which of them is asked is told by whoever may register
+//! ([`registration::Turn`]). Nothing here remembers anything between two questions.
 
 pub mod certificates;
 mod lookup;

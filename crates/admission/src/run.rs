@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::certificates::{Auto, Manual};
 use crate::lookup::Lookup;
-use crate::registration::{Endpoint, Upkeep};
+use crate::registration::{Endpoint, Turn, Upkeep};
 use crate::server::Server;
 use crate::webhooks::{Policy, Webhooks};
 
@@ -24,6 +24,7 @@ pub struct Admission {
     pub client: Client,
     pub policy: Policy,
     pub endpoint: Endpoint,
+    pub turn: Turn,
     pub provision: Provision,
 }
 
@@ -53,6 +54,7 @@ impl Admission {
             client: self.client,
             policy: self.policy,
             endpoint: self.endpoint,
+            turn: self.turn,
         };
         let certificates = async {
             match self.provision {

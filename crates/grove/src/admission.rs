@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use grove_admission::certificates::{Auto, Lifetimes, Manual, server_names};
-use grove_admission::registration::Endpoint;
+use grove_admission::registration::{Endpoint, Turn};
 use grove_admission::{Admission, Policy, Provision};
 use grove_api::config::{CertProvisionMode, OperatorConfiguration, TopologyAwareScheduling, WebhookServer};
 use jiff::Timestamp;
@@ -46,6 +46,7 @@ pub(crate) fn admission(
             ..Policy::new(configuration, user)
         },
         endpoint: endpoint(server, cluster.is_inside.then_some(&cluster.namespace)),
+        turn: Turn::AtOnce,
         provision,
     }
 }
@@ -55,23 +56,53 @@ pub(crate) fn admission(
 pub(crate) struct Serving {
     task: JoinHandle<Result<(), rustls::Error>>,
     ready: watch::Receiver<bool>,
+    /// Tells that this replica leads, where the webhooks wait for that.
+    leads: Option<watch::Sender<bool>>,
     stop: CancellationToken,
 }
 
 impl Serving {
+    /// Serves, and registers the webhooks at once.
     pub(crate) fn start(admission: Admission, listener: TcpListener) -> Self {
         let (sender, ready) = watch::channel(false);
         let stop = CancellationToken::new();
         let task = tokio::spawn(admission.run(listener, Timestamp::now, sender, stop.clone()));
-        Self { task, ready, stop }
+        Self {
+            task,
+            ready,
+            leads: None,
+            stop,
+        }
     }
 
-    /// Returns when there is a certificate and the API server knows of the webhooks.
+    /// Serves, and registers the webhooks when this replica leads: for replicas that each have an address of their own,
+    /// of which the API server can know only one.
+    pub(crate) fn stand_by(mut admission: Admission, listener: TcpListener) -> Self {
+        let (leads, turn) = watch::channel(false);
+        admission.turn = Turn::WhenTrue(turn);
+        Self {
+            leads: Some(leads),
+            ..Self::start(admission, listener)
+        }
+    }
+
+    /// Returns when there is a certificate and the API server knows of the webhooks; at once while they wait for the lead.
     pub(crate) async fn ready(&mut self) -> Result<(), Failure> {
+        if self.leads.is_some() {
+            return Ok(());
+        }
         let ready = self.ready.wait_for(|ready| *ready).await;
         ready
             .map(drop)
             .map_err(|_| Failure::NoAnswer("the webhook server ended; the log says why".to_owned()))
+    }
+
+    /// Takes over: returns when the API server knows of the webhooks of this replica.
+    pub(crate) async fn lead(&mut self) -> Result<(), Failure> {
+        if let Some(leads) = self.leads.take() {
+            leads.send_replace(true);
+        }
+        self.ready().await
     }
 
     /// Lets requests in flight finish, but not for longer than `patience`.

@@ -1,6 +1,6 @@
 //! Replicas of the operator as processes: the leader dies or hands over while pods are being made.
 //!
-//! They register webhooks by the address of a process, so they have a control plane of their own.
+//! They register webhooks by the address of a process, which only the leader does; so they have a control plane of their own.
 
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, TcpListener};
@@ -65,7 +65,7 @@ async fn leaders_change_while_pods_are_made_and_no_pod_is_made_twice() -> Result
         namespace: NAMESPACE.to_owned(),
     };
     let first = start(&grove, &plane)?;
-    first.says("elected leader").await?;
+    first.says("registered the webhooks").await?;
     let second = start(&grove, &plane)?;
     second.says("another replica leads").await?;
 
@@ -81,7 +81,11 @@ async fn leaders_change_while_pods_are_made_and_no_pod_is_made_twice() -> Result
 
     let third = start(&grove, &plane)?;
     third.says("another replica leads").await?;
-    place.scale::<PodClique>("w-0-a", 300).await?;
+    place
+        .until("the webhooks of the new leader to be asked", async |place| {
+            Ok(place.scale::<PodClique>("w-0-a", 300).await.is_ok())
+        })
+        .await?;
     pods_made(&place, 220).await?;
     second.terminate().await?;
     third.says("elected leader").await?;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, ensure};
 use grove_admission::certificates::{Auto, Lifetimes, server_names};
-use grove_admission::registration::Endpoint;
+use grove_admission::registration::{Endpoint, Turn};
 use grove_admission::{Admission, Policy, Provision};
 use grove_api::config::{OperatorConfiguration, ProfileName, SchedulerProfile};
 use grove_api::{ClusterTopology, PodCliqueSet, crds};
@@ -176,6 +176,7 @@ impl RealStage {
             client: self.operator.clone(),
             policy: Policy::new(configuration, Identity::Operator.username()),
             endpoint: Endpoint::Url(format!("https://{}", listener.local_addr()?)),
+            turn: Turn::AtOnce,
             provision: Provision::Auto(Box::new(Auto {
                 client: self.operator.clone(),
                 namespace: OPERATORS_NAMESPACE.to_owned(),

@@ -19,7 +19,7 @@ use kube::api::ObjectMeta;
 
 use crate::webhooks::{Policy, Webhook};
 
-pub use upkeep::Upkeep;
+pub use upkeep::{Turn, Upkeep};
 
 /// Seconds that the API server waits for an answer.
 const TIMEOUT_SECONDS: i32 = 10;

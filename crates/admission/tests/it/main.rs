@@ -2,6 +2,7 @@
 
 mod kit;
 mod modes;
+mod registration;
 mod replicas;
 mod rules;
 mod secret;

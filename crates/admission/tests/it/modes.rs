@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use grove_admission::certificates::{Auto, Change, Lifetimes, Manual, Material, carry_out};
-use grove_admission::registration::Endpoint;
+use grove_admission::registration::{Endpoint, Turn};
 use grove_admission::{Admission, Policy, Provision};
 use grove_api::PodCliqueSet;
 use grove_simcluster::Cluster;
@@ -36,6 +36,7 @@ impl Process {
             client: cluster.client(),
             policy: Policy::new(&configuration(""), OPERATOR),
             endpoint: Endpoint::Url(format!("https://{}", listener.local_addr()?)),
+            turn: Turn::AtOnce,
             provision,
         };
         let (ready, mut is_ready) = watch::channel(false);

@@ -3,12 +3,10 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Context as _, Result};
-use grove_admission::certificates::{Auto, Certificates, Current, Lifetimes, Material};
-use grove_admission::registration::{Endpoint, Upkeep};
-use grove_admission::{Policy, certificates::Manual};
+use grove_admission::certificates::{Auto, Certificates, Current, Lifetimes, Manual, Material};
+use grove_admission::registration::Turn;
 use grove_simcluster::Cluster;
 use k8s_openapi::ByteString;
-use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams};
@@ -17,7 +15,8 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Duration, timeout};
 
-use crate::kit::{FULL, OPERATOR, configuration, made, names};
+use crate::kit::{made, names};
+use crate::registration::upkeep;
 
 const SECRET: &str = "certs";
 const HOUR: Duration = Duration::from_secs(60 * 60);
@@ -36,14 +35,6 @@ fn auto(cluster: &Cluster) -> Auto {
         secret: SECRET.to_owned(),
         names: names(),
         lifetimes: LIFETIMES,
-    }
-}
-
-fn upkeep(cluster: &Cluster) -> Upkeep {
-    Upkeep {
-        client: cluster.client(),
-        policy: Policy::new(&configuration(FULL), OPERATOR),
-        endpoint: Endpoint::Url("https://127.0.0.1:1".to_owned()),
     }
 }
 
@@ -119,7 +110,7 @@ async fn an_authority_is_replaced_without_a_gap_and_without_a_wait() -> Result<(
     let (registered, _is_registered) = watch::channel(false);
     let clock = cluster.clock();
     tasks.spawn(auto(&cluster).run(sender, trusted.clone(), move || clock.now()));
-    tasks.spawn(upkeep(&cluster).run(current.clone(), registered, told));
+    tasks.spawn(upkeep(&cluster, 1, Turn::AtOnce).run(current.clone(), registered, told));
     in_force(&mut current).await?;
     let first = stored(&cluster).await?.data()["ca.crt"].0.clone();
     let mut steps = Vec::new();
@@ -158,55 +149,6 @@ async fn a_secret_that_is_emptied_or_deleted_is_filled_again() -> Result<()> {
     timeout(DAY, current.changed()).await??;
     stored(&cluster).await?;
     Ok(())
-}
-
-#[tokio::test(start_paused = true)]
-async fn webhooks_are_registered_and_put_back_when_changed_or_removed() -> Result<()> {
-    let cluster = Cluster::builder().start();
-    let validating: Api<ValidatingWebhookConfiguration> = Api::all(cluster.client());
-    let mut tasks = JoinSet::new();
-    let (certificates, current) = watch::channel(Some(made().certificates()?));
-    let (registered, mut is_registered) = watch::channel(false);
-    let (told, _trusted) = watch::channel(None);
-    tasks.spawn(upkeep(&cluster).run(current, registered, told));
-    timeout(DAY, is_registered.wait_for(|registered| *registered)).await??;
-    let name = "podcliqueset-validating-webhook";
-
-    validating.delete(name, &DeleteParams::default()).await?;
-    until(&validating, name, |_| true).await?;
-
-    let weaker = json!([{"op": "replace", "path": "/webhooks/0/failurePolicy", "value": "Ignore"}]);
-    let patch: Patch<()> = Patch::Json(serde_json::from_value(weaker)?);
-    validating.patch(name, &PatchParams::default(), &patch).await?;
-    until(&validating, name, |webhook| webhook["failurePolicy"] == "Fail").await?;
-
-    let other = made();
-    certificates.send_replace(Some(other.certificates()?));
-    let bundle = serde_json::to_value(&other.data()["ca.crt"])?;
-    until(&validating, name, |webhook| {
-        webhook["clientConfig"]["caBundle"] == bundle
-    })
-    .await?;
-    Ok(())
-}
-
-/// Waits until the one webhook of a configuration is as it should be.
-async fn until(
-    api: &Api<ValidatingWebhookConfiguration>,
-    name: &str,
-    is_so: impl Fn(&serde_json::Value) -> bool,
-) -> Result<()> {
-    let seen = async {
-        loop {
-            if let Some(found) = api.get_opt(name).await?
-                && is_so(&serde_json::to_value(&found)?["webhooks"][0])
-            {
-                return anyhow::Ok(());
-            }
-            tokio::time::sleep(Duration::from_millis(100)).await;
-        }
-    };
-    timeout(Duration::from_secs(60), seen).await?
 }
 
 #[tokio::test(start_paused = true)]

@@ -3,7 +3,8 @@
 //!
 //! The order matters: a bad configuration ends the process before anything is written anywhere; sockets come before
 //! the cluster, so that probes are answered while that is slow; every replica serves the webhooks, and everything that
-//! only one may do comes after the election.
+//! only one may do comes after the election. Outside a cluster that includes registering the webhooks: each replica has
+//! an address of its own there.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -128,14 +129,25 @@ async fn operate(configuration: &OperatorConfiguration, args: &Args) -> Result<(
         Some(Ok((cluster, user, settings))) => {
             stage.send_replace(Stage::Starting("the webhooks"));
             let admission = admission(configuration, &settings.topology, (&cluster, &user));
-            let serving = serving.insert(Serving::start(admission, webhooks));
+            let stands_by = configuration.leader_election.enabled && !cluster.is_inside;
+            let serving = serving.insert(match stands_by {
+                true => Serving::stand_by(admission, webhooks),
+                false => Serving::start(admission, webhooks),
+            });
             match stop.run_until_cancelled(serving.ready()).await {
                 None => Ok(()),
                 Some(Err(failure)) => Err(failure),
                 Some(Ok(())) => {
-                    // Replicas that do not lead are ready too: they serve the webhooks.
+                    // Replicas that do not lead are ready too: they serve the webhooks, or stand by to.
                     stage.send_replace(Stage::Ready);
-                    let work = controllers::run(cluster.client.clone(), (configuration, settings), stop.clone());
+                    let work = async {
+                        match stop.run_until_cancelled(serving.lead()).await {
+                            Some(Ok(())) => {
+                                controllers::run(cluster.client.clone(), (configuration, settings), stop.clone()).await
+                            }
+                            ended => ended.unwrap_or(Ok(())),
+                        }
+                    };
                     lead((&configuration.leader_election, &cluster), &metrics, &stop, work).await
                 }
             }

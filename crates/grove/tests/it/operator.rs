@@ -174,6 +174,19 @@ async fn exit_code(mut child: Child) -> Option<i32> {
 const ELECTION: &str =
     "leaderElection: {enabled: true, retryPeriod: 200ms, resourceName: grove, resourceNamespace: leases}\n";
 
+/// The port at which the API server was told to ask about sets.
+async fn registered_port(api_server: SocketAddr) -> Option<u16> {
+    let client = Client::try_from(Config::new(format!("http://{api_server}").parse().unwrap())).unwrap();
+    let configurations: Api<ValidatingWebhookConfiguration> = Api::all(client);
+    let found = configurations
+        .get_opt("podcliqueset-validating-webhook")
+        .await
+        .unwrap()?;
+    let url = found.webhooks.unwrap().remove(0).client_config.url.unwrap();
+    let (_, rest) = url.split_once("127.0.0.1:").unwrap();
+    rest.split('/').next().unwrap().parse().ok()
+}
+
 #[tokio::test]
 async fn replicas_lead_one_after_the_other() {
     let server = ApiServer::default();
@@ -184,6 +197,10 @@ async fn replicas_lead_one_after_the_other() {
     let lease = server.lease("leases", "grove").unwrap();
     assert_eq!(lease["leaseDurationSeconds"], 15);
     assert!(lease["holderIdentity"].is_string(), "{lease}");
+    eventually("registered", || async {
+        registered_port(address).await == Some(first.webhooks)
+    })
+    .await;
 
     let second_process = second.start(&[]);
     second.wait_for_ready().await;
@@ -192,6 +209,11 @@ async fn replicas_lead_one_after_the_other() {
         second.metric("grove_operator_leader 0").await,
         "ready, but does not lead"
     );
+    assert_eq!(
+        registered_port(address).await,
+        Some(first.webhooks),
+        "only the leader is asked"
+    );
 
     let (code, took) = terminate(first_process).await;
     assert_eq!(code, Some(0), "{}", first.log());
@@ -199,6 +221,10 @@ async fn replicas_lead_one_after_the_other() {
     assert!(first.log().contains("released the lease"), "{}", first.log());
     eventually("succeeded", || second.metric("grove_operator_leader 1")).await;
     assert_eq!(server.lease("leases", "grove").unwrap()["leaseTransitions"], 1);
+    eventually("registered in its place", || async {
+        registered_port(address).await == Some(second.webhooks)
+    })
+    .await;
     assert_eq!(terminate(second_process).await.0, Some(0));
     assert_eq!(server.lease("leases", "grove").unwrap()["holderIdentity"], Value::Null);
 }
