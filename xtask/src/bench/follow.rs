@@ -1,6 +1,5 @@
 //! Watching pods come into being, lose their gates and get their nodes, reading as little of them as that takes.
 
-use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::time::Instant;
 
@@ -8,59 +7,13 @@ use anyhow::{Context, Result, bail};
 use futures::stream::BoxStream;
 use futures::{StreamExt, TryStreamExt};
 use grove_api::labels;
-use k8s_openapi::NamespaceResourceScope;
+use grove_workload::observed::PodFields;
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::{Api, ObjectMeta, WatchEvent, WatchParams};
-use kube::{Client, Resource, ResourceExt};
-use serde::Deserialize;
-use serde::de::IgnoredAny;
+use kube::api::{Api, WatchEvent, WatchParams};
+use kube::{Client, ResourceExt};
 
 /// The API server ends a watch after this many seconds.
 const WATCH_SECS: u32 = 290;
-
-/// A pod, whether gates hold it and whether it has a node.
-#[derive(Clone, Debug, Deserialize)]
-struct SeenPod {
-    metadata: ObjectMeta,
-    spec: SeenSpec,
-}
-
-#[derive(Clone, Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct SeenSpec {
-    #[serde(default)]
-    scheduling_gates: Vec<IgnoredAny>,
-    node_name: Option<IgnoredAny>,
-}
-
-impl Resource for SeenPod {
-    type DynamicType = ();
-    type Scope = NamespaceResourceScope;
-
-    fn kind((): &()) -> Cow<'_, str> {
-        Pod::kind(&())
-    }
-
-    fn group((): &()) -> Cow<'_, str> {
-        Pod::group(&())
-    }
-
-    fn version((): &()) -> Cow<'_, str> {
-        Pod::version(&())
-    }
-
-    fn plural((): &()) -> Cow<'_, str> {
-        Pod::plural(&())
-    }
-
-    fn meta(&self) -> &ObjectMeta {
-        &self.metadata
-    }
-
-    fn meta_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.metadata
-    }
-}
 
 /// When the last of a number of pods was there, and when the last gate was off.
 #[derive(Clone, Copy, Debug)]
@@ -77,7 +30,7 @@ pub(super) struct Bound {
 }
 
 /// An open watch on pods.
-pub(super) struct Follower(BoxStream<'static, Result<WatchEvent<SeenPod>, kube::Error>>);
+pub(super) struct Follower(BoxStream<'static, Result<WatchEvent<PodFields>, kube::Error>>);
 
 impl Follower {
     /// Watches the operator's pods from now on: those that are there already are not counted.
@@ -88,7 +41,7 @@ impl Follower {
 
     /// Watches the pods that a selector selects from now on.
     pub(super) async fn of(client: &Client, namespace: &str, selector: &str) -> Result<Self> {
-        let pods = Api::<SeenPod>::namespaced(client.clone(), namespace);
+        let pods = Api::<PodFields>::namespaced(client.clone(), namespace);
         let now = Api::<Pod>::namespaced(client.clone(), namespace)
             .list_metadata(&kube::api::ListParams::default().limit(1))
             .await?;

@@ -60,7 +60,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "grove-dynamo",
         ],
     ),
-    ("xtask", &["grove-api", "grove-e2e"]),
+    ("xtask", &["grove-api", "grove-workload", "grove-e2e"]),
 ];
 
 /// Crates that decide and do nothing else.
