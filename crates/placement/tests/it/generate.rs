@@ -49,6 +49,16 @@ pub(crate) fn instance(seed: u64) -> Instance {
     instance
 }
 
+/// Whether all pods are alike, nothing keeps them apart and no host has cells: counting places these at the optimum.
+pub(crate) fn is_alike(instance: &Instance) -> bool {
+    let first = &instance.groups[0];
+    let same = |group: &PodGroup| {
+        (&group.request, &group.eligible, &group.dislikes) == (&first.request, &first.eligible, &first.dislikes)
+    };
+    let has_cells = instance.hosts.iter().any(|host| !host.cells.is_empty());
+    instance.groups.iter().all(same) && instance.aparts.is_empty() && !has_cells
+}
+
 /// Some groups avoid some groups, among them perhaps themselves; a pod that runs may take part.
 fn apart(instance: &Instance, dice: &mut Dice) -> Apart {
     let depth = 1 + dice.roll(instance.levels as u64 + 1) as usize;
