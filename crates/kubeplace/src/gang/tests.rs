@@ -368,6 +368,7 @@ fn what_a_policy_prefers_is_told_from_what_the_author_does() {
             node: mirror.cluster().node(node).unwrap(),
             shape: asked.gang.pod_groups[0].shape,
             pods: 1,
+            cell: None,
         })
         .into();
     let filled = request(&mut mirror, &gang, &pods).unwrap();

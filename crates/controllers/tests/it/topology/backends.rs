@@ -16,7 +16,7 @@ use super::kit::{
     BLOCK, DEFAULT, HOST, Look as _, NUMA, RACK, delete, kai_definition, levels, node_labels, topology_definition,
     two_racks, with_kai, world,
 };
-use crate::support::{OPERATOR, World, configuration};
+use crate::support::{OPERATOR, World};
 
 async fn with_kai_api(words: &[&str]) -> World {
     let mut world = World::without_operator(1, two_racks()).await;
@@ -215,7 +215,7 @@ async fn many_topologies_are_told_within_the_bound_of_requests_under_way() {
         .cluster
         .faults()
         .script([Rule::request(creation, RequestFault::Slow(slow)).always()]);
-    let settings = world.settings(&configuration(&with_kai(&["host"])));
+    let settings = world.settings(&world.configuration(&with_kai(&["host"])));
     world.run_operator(Settings {
         workers: 2 * TOPOLOGIES,
         ..settings
