@@ -4,7 +4,7 @@
 //! problem   the gang in the terms of its topology
 //! search    a domain for every scope            ── uses ──▶ overlay (what is tried), held (in NUMA cells),
 //!                                                           rank (the objective)
-//! fill      pods into hosts, quickly
+//! fill      pods into hosts, quickly            ── uses ──▶ rooms (how few domains or hosts it takes)
 //! exact     pods into hosts, the best way there is
 //! apart     the same for pods that must not share a domain
 //! surplus   replicas above the minimum, inside the domains that were chosen
@@ -17,6 +17,7 @@ mod held;
 mod overlay;
 mod problem;
 mod rank;
+mod rooms;
 mod search;
 mod surplus;
 
