@@ -99,24 +99,31 @@ impl Counts {
         counts
     }
 
-    /// Counts everything again, in the memory that is there.
+    /// Counts everything again, in the memory that is there. Node after node, as they lie in memory; neighbours are
+    /// mostly of one domain, and are added to it together.
     pub(crate) fn rebuild(&mut self, tree: &Tree, rooms: &[u16]) {
         self.grow(tree);
         self.pods.fill(0);
         self.hosts.fill(Histogram::default());
-        for domain in tree.at_depth(tree.last_depth()) {
-            // Counted in two halves: neighbours are often alike, and adding to one number twice in a row has to wait.
+        let mut node = 0;
+        while node < rooms.len() {
+            let Some(domain) = tree.leaf(node as u32) else {
+                node += 1;
+                continue;
+            };
+            let same = (node..rooms.len()).take_while(|node| tree.leaf(*node as u32) == Some(domain));
+            // In two halves: neighbours are often alike, and adding to one number twice in a row has to wait.
             let mut halves = [Histogram::default(); 2];
             let mut pods = 0;
-            for (half, node) in [0, 1].into_iter().cycle().zip(&tree.domains[*domain as usize].nodes) {
-                let room = rooms[*node as usize];
-                pods += u32::from(room);
-                halves[half].add(room);
+            for next in same {
+                pods += u32::from(rooms[next]);
+                halves[next % 2].add(rooms[next]);
+                node = next + 1;
             }
-            let [mut hosts, other_half] = halves;
-            hosts.merge(&other_half);
-            self.pods[*domain as usize] = pods;
-            self.hosts[*domain as usize] = hosts;
+            self.pods[domain as usize] += pods;
+            for half in &halves {
+                self.hosts[domain as usize].merge(half);
+            }
         }
         for depth in (1..=tree.last_depth()).rev() {
             for domain in tree.at_depth(depth) {

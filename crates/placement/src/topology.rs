@@ -170,6 +170,13 @@ impl Tree {
         &self.paths[node as usize * length..(node as usize + 1) * length]
     }
 
+    /// The domain right above a node, if it is in the tree.
+    pub(crate) fn leaf(&self, node: u32) -> Option<u32> {
+        let length = self.by_depth.len();
+        let domain = self.paths.get((node as usize + 1) * length - 1)?;
+        (*domain != NOWHERE).then_some(*domain)
+    }
+
     /// Where a node lies at a depth.
     pub(crate) fn above(&self, node: u32, depth: u8) -> Place {
         let id = if depth == self.host_depth() {
