@@ -1,7 +1,6 @@
-//! The fewest domains that pods of one kind can be placed in, found by counting: a placement that reaches it is the
-//! best there is.
+//! What no placement can beat, found by counting: the fewest domains for pods of one kind, and the most gangs of a queue.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BinaryHeap};
 
 /// A host: its domains broad to narrow, and how many of the pods it has room for.
 #[derive(Clone, Debug)]
@@ -56,6 +55,45 @@ fn fewest(mut rooms: Vec<u64>, pods: u32) -> Option<u32> {
     (left == 0).then_some(count)
 }
 
+/// Alike pods of a gang.
+#[derive(Clone, Copy, Debug)]
+pub struct Demand {
+    pub pods: u32,
+    /// What each asks for of the one resource that counts.
+    pub size: u64,
+}
+
+/// The most gangs, and the most of the resource, that hosts with so much free can serve, whatever order and levels the
+/// gangs ask for; none unless each size is a multiple of the next smaller one.
+///
+/// With such sizes pods fit if and only if, for every size, what pods of at least that size ask for is no more than what
+/// the hosts hold of it in whole pieces. Of gangs that compete for these nested amounts most are served by leaving out
+/// the largest whenever an amount is exceeded.
+pub fn most_served(free: &[u64], gangs: &[Demand]) -> Option<(usize, u64)> {
+    let mut sizes: Vec<u64> = gangs.iter().map(|gang| gang.size).filter(|size| *size > 0).collect();
+    sizes.sort_unstable_by(|one, other| other.cmp(one));
+    sizes.dedup();
+    if sizes.windows(2).any(|pair| pair[0] % pair[1] != 0) {
+        return None;
+    }
+    let asked = |gang: &Demand| u64::from(gang.pods) * gang.size;
+    let (mut served, mut taken): (BinaryHeap<u64>, u64) = (BinaryHeap::new(), 0);
+    let mut most = gangs.iter().map(asked).sum::<u64>();
+    for size in &sizes {
+        let held: u64 = free.iter().map(|free| free / size * size).sum();
+        for gang in gangs.iter().filter(|gang| gang.size == *size) {
+            served.push(asked(gang));
+            taken += asked(gang);
+        }
+        while taken > held {
+            taken -= served.pop().unwrap_or(taken);
+        }
+        let smaller: u64 = gangs.iter().filter(|gang| gang.size < *size).map(asked).sum();
+        most = most.min(held + smaller);
+    }
+    Some((served.len(), most))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -83,5 +121,21 @@ mod tests {
         assert_eq!(least_domains(&hosts, 7, 0), Some(vec![2, 2, 2]));
         assert_eq!(least_domains(&hosts, 5, 2), None);
         assert_eq!(least_domains(&hosts, 13, 0), None);
+    }
+
+    #[test]
+    fn most_gangs_are_served_by_leaving_out_the_largest() {
+        let gang = |pods, size| Demand { pods, size };
+        // Two whole hosts of eight and one with five left: 16 in eights, 20 in fours, 21 in ones.
+        let free = [8, 8, 5];
+        assert_eq!(most_served(&free, &[gang(2, 8), gang(1, 4), gang(1, 1)]), Some((3, 21)));
+        assert_eq!(most_served(&free, &[gang(2, 8), gang(1, 8), gang(1, 8)]), Some((2, 16)));
+        assert_eq!(
+            most_served(&free, &[gang(2, 8), gang(2, 4), gang(3, 1)]),
+            Some((2, 21)),
+            "without the eights, of which a part would fit"
+        );
+        assert_eq!(most_served(&free, &[gang(1, 3), gang(1, 2)]), None);
+        assert_eq!(most_served(&free, &[]), Some((0, 0)));
     }
 }

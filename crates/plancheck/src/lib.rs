@@ -8,7 +8,7 @@ mod bound;
 mod brute;
 mod judge;
 
-pub use bound::{Room, least_domains};
+pub use bound::{Demand, Room, least_domains, most_served};
 pub use brute::best;
 pub use judge::{Fault, check, key};
 

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::bench::pod_group;
 use crate::{
-    Budget, Cluster, Gang, Level, NodeSpec, Outcome, Pack, Policy, Shape, Solver, TopologyId, TopologySpec, Traits,
-    Work,
+    Assignment, Budget, Cluster, Gang, Level, NodeSpec, Outcome, Pack, Policy, Shape, Solver, TopologyId, TopologySpec,
+    Traits, Work,
 };
 
 /// A host with eight GPUs, some of them taken.
@@ -41,7 +41,8 @@ pub struct Result {
     pub placed: bool,
     /// The search ended before its budget did.
     pub decided: bool,
-    pub hosts: BTreeSet<String>,
+    /// Hosts by their number in the queue, and how many pods each got.
+    pub hosts: Vec<(usize, u32)>,
     pub racks: BTreeSet<String>,
     pub work: Work,
 }
@@ -84,11 +85,6 @@ pub fn place_all(queue: &Queue, policy: Policy, budget: Budget) -> Vec<Result> {
         });
         cluster.take(node, &[(gpu, host.used)].into_iter().collect());
     }
-    let racks: BTreeMap<&str, &str> = queue
-        .hosts
-        .iter()
-        .map(|host| (host.name.as_str(), host.rack.as_str()))
-        .collect();
     let mut solver = Solver::with_policy(policy);
     let mut results = Vec::new();
     for gang in &queue.gangs {
@@ -107,15 +103,10 @@ pub fn place_all(queue: &Queue, policy: Policy, budget: Budget) -> Vec<Result> {
         };
         // A plan that was just made fits; if it did not, the gang would count as not placed.
         let placed = !assignments.is_empty() && cluster.commit(&assignments).is_ok();
-        let hosts: BTreeSet<String> = assignments
-            .iter()
-            .map(|assignment| cluster.node_name(assignment.node).to_owned())
-            .collect();
-        let racks = hosts
-            .iter()
-            .filter_map(|host| racks.get(host.as_str()))
-            .map(|rack| (*rack).to_owned())
-            .collect();
+        // Nodes were added in the order of the hosts.
+        let host = |assignment: &Assignment| (assignment.node.0 as usize, assignment.pods);
+        let hosts: Vec<(usize, u32)> = assignments.iter().map(host).collect();
+        let racks = hosts.iter().map(|(host, _)| queue.hosts[*host].rack.clone()).collect();
         results.push(Result {
             placed,
             decided,

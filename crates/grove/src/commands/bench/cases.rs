@@ -1,13 +1,15 @@
 //! `grove bench cases`: queues of gangs on 1,000 hosts, beside what another scheduler made of them.
 //!
-//! Every gang is placed in the order of names and takes its room; one that does not fit is passed over.
+//! Every gang is placed in the order of names and takes its room; one that does not fit is passed over. The judge looks
+//! at every placement, and counts what no scheduler could exceed.
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
-use grove_placement::bench::{Queue, QueueGang, QueueHost, place_all, tally};
+use grove_placement::bench::{Queue, QueueGang, QueueHost, QueueResult, place_all, tally};
 use grove_placement::{Budget, Policy};
+use grove_plancheck::{Demand, Host as JudgedHost, Instance, PodGroup, Put, Scope, check, most_served};
 use serde::{Deserialize, Serialize};
 
 use crate::output::{columns, row};
@@ -89,12 +91,17 @@ pub(super) struct Line {
     gangs: usize,
     placed: usize,
     peer_placed: usize,
+    /// What no scheduler could exceed, if that can be counted.
+    most_gangs: Option<usize>,
     gpus: u64,
     peer_gpus: u64,
+    most_gpus: Option<u64>,
     /// Over the gangs that both placed.
     racks_per_gang: f64,
     peer_racks_per_gang: f64,
     undecided: usize,
+    /// Placements that the judge did not accept.
+    rejected: usize,
     us_per_gang: f64,
 }
 
@@ -128,33 +135,132 @@ fn compare(file: &CaseFile, policy: Policy, name: &'static str) -> Line {
     let peer = || file.gangs.iter().filter(|gang| gang.placed.is_some());
     let both = file.gangs.iter().zip(&results).filter(|(_, result)| result.placed);
     let racks: Vec<usize> = both.filter_map(|(gang, _)| gang.racks).collect();
+    let most = most(&queue);
     Line {
         file: file.label.clone(),
         policy: name,
         gangs: file.gangs.len(),
         placed: ours.gangs,
         peer_placed: peer().count(),
+        most_gangs: most.map(|(gangs, _)| gangs),
         gpus: ours.gpus,
         peer_gpus: peer().map(|gang| u64::from(gang.size) * gang.gpu).sum(),
+        most_gpus: most.map(|(_, gpus)| gpus),
         racks_per_gang: ours.racks_per_gang,
         peer_racks_per_gang: racks.iter().sum::<usize>() as f64 / racks.len().max(1) as f64,
         undecided: ours.undecided,
+        rejected: rejected(&queue, &results),
         us_per_gang: micros / file.gangs.len().max(1) as f64,
     }
 }
 
+/// GPUs of a host.
+const GPUS: u64 = 8;
+
+fn most(queue: &Queue) -> Option<(usize, u64)> {
+    let free: Vec<u64> = queue.hosts.iter().map(|host| GPUS.saturating_sub(host.used)).collect();
+    let demand = |gang: &QueueGang| Demand {
+        pods: gang.pods,
+        size: gang.gpus,
+    };
+    most_served(&free, &queue.gangs.iter().map(demand).collect::<Vec<_>>())
+}
+
+/// How many placements the judge rejects, each on what the ones before left.
+fn rejected(queue: &Queue, results: &[QueueResult]) -> usize {
+    let mut judged = judged(queue);
+    let mut rejected = 0;
+    for (gang, result) in queue.gangs.iter().zip(results).filter(|(_, result)| result.placed) {
+        judged.scopes[0].required = depth(gang.required.as_deref());
+        judged.scopes[0].preferred = depth(gang.preferred.as_deref());
+        judged.groups[0].request = vec![gang.gpus];
+        judged.groups[0].minimum = gang.pods;
+        judged.groups[0].desired = gang.pods;
+        let put = |(host, pods): &(usize, u32)| Put {
+            group: 0,
+            host: *host,
+            cell: None,
+            pods: *pods,
+        };
+        let puts: Vec<Put> = result.hosts.iter().map(put).collect();
+        rejected += usize::from(!check(&judged, &puts).is_empty());
+        for put in puts {
+            judged.hosts[put.host].free[0] -= i64::from(put.pods) * gang.gpus as i64;
+        }
+    }
+    rejected
+}
+
+/// The hosts of a queue, and a gang to be filled in.
+fn judged(queue: &Queue) -> Instance {
+    let number = |names: &mut Vec<String>, name: &str| -> u32 {
+        let known = names.iter().position(|known| known == name);
+        known.unwrap_or_else(|| {
+            names.push(name.to_owned());
+            names.len() - 1
+        }) as u32
+    };
+    let mut names = [Vec::new(), Vec::new(), Vec::new()];
+    let host = |host: &QueueHost| {
+        let values = [&host.zone, &host.block, &host.rack];
+        let path = names.iter_mut().zip(values).map(|(names, value)| number(names, value));
+        JudgedHost {
+            free: vec![GPUS as i64 - host.used as i64],
+            path: Some(path.collect()),
+            cells: vec![],
+        }
+    };
+    let scope = |parent, tier| Scope {
+        parent,
+        tier,
+        required: 0,
+        preferred: 0,
+        others: vec![],
+    };
+    let hosts = queue.hosts.len();
+    Instance {
+        levels: LEVELS.len() - 1,
+        hosts: queue.hosts.iter().map(host).collect(),
+        totals: vec![GPUS * hosts as u64],
+        scopes: vec![scope(None, 0), scope(Some(0), 2)],
+        groups: vec![PodGroup {
+            scope: 1,
+            request: vec![],
+            eligible: vec![true; hosts],
+            dislikes: vec![0; hosts],
+            minimum: 0,
+            desired: 0,
+            bound: vec![],
+        }],
+        aparts: vec![],
+    }
+}
+
+/// Levels of the queues, broad to narrow.
+const LEVELS: [&str; 4] = ["zone", "block", "rack", "host"];
+
+/// Depth of a level; 0 is none.
+fn depth(word: Option<&str>) -> usize {
+    let known = word.and_then(|word| LEVELS.iter().position(|level| *level == word));
+    known.map_or(0, |index| index + 1)
+}
+
 pub(super) fn table(lines: &[Line]) -> String {
+    let counted = |most: Option<u64>| most.map_or("?".to_owned(), |most| most.to_string());
     let mut rows = vec![row([
         "FILE",
         "POLICY",
         "GANGS",
         "PLACED",
         "PEER",
+        "MOST",
         "GPUS",
         "PEER",
+        "MOST",
         "RACKS/GANG",
         "PEER",
         "UNDECIDED",
+        "REJECTED",
         "US/GANG",
     ])];
     rows.extend(lines.iter().map(|line| {
@@ -164,11 +270,14 @@ pub(super) fn table(lines: &[Line]) -> String {
             &line.gangs.to_string(),
             &line.placed.to_string(),
             &line.peer_placed.to_string(),
+            &counted(line.most_gangs.map(|most| most as u64)),
             &line.gpus.to_string(),
             &line.peer_gpus.to_string(),
+            &counted(line.most_gpus),
             &format!("{:.2}", line.racks_per_gang),
             &format!("{:.2}", line.peer_racks_per_gang),
             &line.undecided.to_string(),
+            &line.rejected.to_string(),
             &format!("{:.0}", line.us_per_gang),
         ])
     }));
@@ -209,6 +318,12 @@ mod tests {
                 "{line:?}"
             );
             assert_eq!(line.undecided, 0);
+        }
+        for line in &lines {
+            assert_eq!(line.rejected, 0, "{line:?}");
+            let most = (line.most_gangs.unwrap(), line.most_gpus.unwrap());
+            assert!(line.placed.max(line.peer_placed) <= most.0, "{line:?}");
+            assert!(line.gpus.max(line.peer_gpus) <= most.1, "{line:?}");
         }
     }
 }
