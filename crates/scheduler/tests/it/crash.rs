@@ -1,19 +1,30 @@
 //! A scheduler that dies at any of its writes, binds that are refused, answers that are lost.
+//!
+//! Every run kills it at each write when that is stored and not answered, the hardest moment; `GROVE_EXHAUSTIVE=1` also
+//! just before and just after.
 
-use grove_api::PodCliqueSet;
+use grove_api::{PodCliqueScalingGroup, PodCliqueSet};
 use grove_simcluster::fault::{Match, Moment, RequestFault, Rule};
 use grove_simcluster::server::Verb;
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::DeleteParams;
+use kube::api::{DeleteParams, Patch, PatchParams};
+use serde_json::json;
 
+use crate::priority::{class, important};
+use crate::replica::elastic;
 use crate::support::{Policies, SCHEDULER, World, nodes, set};
 
-/// Two gangs that fill the cluster, and the scheduler killed at its n-th write. Whether there was such a write.
-async fn killed_at(write: u64, moment: Moment) -> bool {
-    let mut world = World::without_scheduler(nodes(1, 2, 3), Policies::default()).await;
-    for name in ["a", "b"] {
-        world.create::<PodCliqueSet>(&set(name, 3, 8, "rack")).await;
-    }
+/// Something that a scheduler has to do, and may die of.
+trait Scenario {
+    /// Brings the cluster to the moment before it.
+    async fn prepared() -> World;
+    /// What must hold after another scheduler has finished it.
+    async fn check(world: &World);
+}
+
+/// Kills the scheduler at its n-th write, and lets another one finish. Whether there was such a write.
+async fn killed_at<S: Scenario>(write: u64, moment: Moment) -> bool {
+    let mut world = S::prepared().await;
     world.settle().await;
     let mut died = world.cluster.faults().kill(SCHEDULER, write, moment);
     world.start_scheduler();
@@ -21,24 +32,182 @@ async fn killed_at(write: u64, moment: Moment) -> bool {
     let has_died = died.try_recv().is_ok();
     world.crash_scheduler().await;
     world.start_scheduler();
-    for gang in ["a-0", "b-0"] {
-        world.await_scheduled(gang, ("True", "Placed")).await;
-    }
     world.settle().await;
-    assert_eq!(world.unbound().await, 0);
-    assert_eq!(world.audit().binds, 6, "no pod was bound twice");
+    S::check(&world).await;
+    world.audit();
     has_died
 }
 
-#[tokio::test(start_paused = true)]
-async fn killed_at_every_write_every_gang_ends_whole() {
-    for moment in [Moment::BeforeWrite, Moment::BeforeReply, Moment::AfterReply] {
+/// Kills it at every write. How many writes there are at least.
+async fn killed_everywhere<S: Scenario>(writes_min: u64) {
+    let moments: &[Moment] = match std::env::var_os("GROVE_EXHAUSTIVE") {
+        Some(_) => &[Moment::BeforeWrite, Moment::BeforeReply, Moment::AfterReply],
+        None => &[Moment::BeforeReply],
+    };
+    for &moment in moments {
         let mut write = 1;
-        while killed_at(write, moment).await {
+        while killed_at::<S>(write, moment).await {
             write += 1;
         }
-        assert!(write > 8, "six binds and two statuses at least: {write}");
+        assert!(write > writes_min, "{moment:?}: {} writes", write - 1);
     }
+}
+
+/// A cluster on which these sets run, and whose scheduler has just died.
+async fn running(world: World, sets: &[&str]) -> World {
+    let mut world = world;
+    world.start_scheduler();
+    for name in sets {
+        world.create::<PodCliqueSet>(&set(name, 2, 8, "rack")).await;
+        world.await_scheduled(&format!("{name}-0"), ("True", "Placed")).await;
+    }
+    world.settle().await;
+    world.crash_scheduler().await;
+    world
+}
+
+async fn empty(racks: usize, hosts: usize) -> World {
+    World::without_scheduler(nodes(1, racks, hosts), Policies::default()).await
+}
+
+/// Two gangs that fill the cluster.
+struct First;
+
+impl Scenario for First {
+    async fn prepared() -> World {
+        let world = empty(2, 3).await;
+        for name in ["a", "b"] {
+            world.create::<PodCliqueSet>(&set(name, 3, 8, "rack")).await;
+        }
+        world
+    }
+
+    async fn check(world: &World) {
+        for gang in ["a-0", "b-0"] {
+            world.await_scheduled(gang, ("True", "Placed")).await;
+        }
+        assert_eq!(world.unbound().await, 0);
+        assert_eq!(world.audit().binds, 6, "no pod was bound twice");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn killed_at_every_write_of_two_new_gangs() {
+    killed_everywhere::<First>(8).await;
+}
+
+/// A replica that grows, in a rack that has just enough room.
+struct Scaled;
+
+impl Scenario for Scaled {
+    async fn prepared() -> World {
+        let mut world = empty(2, 5).await;
+        world.start_scheduler();
+        world.create::<PodCliqueSet>(&elastic("rack")).await;
+        world.await_scheduled("s-0", ("True", "Placed")).await;
+        world.settle().await;
+        world.crash_scheduler().await;
+        let patch = Patch::Merge(json!({"spec": {"replicas": 2}}));
+        let groups = world.all::<PodCliqueScalingGroup>();
+        let scaled = groups.patch("s-0-g", &PatchParams::default(), &patch).await;
+        scaled.expect("a scaling group");
+        world
+    }
+
+    async fn check(world: &World) {
+        world.await_scheduled("s-0-g-0", ("True", "Placed")).await;
+        assert_eq!(world.unbound().await, 0);
+        assert_eq!(world.racks_of("s-0").await.len(), 1);
+        assert_eq!(world.audit().binds, 5);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn killed_at_every_write_of_a_scaled_gang() {
+    killed_everywhere::<Scaled>(3).await;
+}
+
+/// A gang that lost a pod.
+struct Repair;
+
+impl Scenario for Repair {
+    async fn prepared() -> World {
+        let world = running(empty(3, 3).await, &["w"]).await;
+        let pod = world.list::<Pod>().await.into_keys().next().expect("a pod");
+        let pods = world.all::<Pod>();
+        pods.delete(&pod, &DeleteParams::default()).await.expect("a deletion");
+        world
+    }
+
+    async fn check(world: &World) {
+        world.await_scheduled("w-0", ("True", "Placed")).await;
+        assert_eq!(world.unbound().await, 0);
+        assert_eq!(world.racks_of("w").await.len(), 1, "it returned to its gang's rack");
+        assert_eq!(world.audit().binds, 3);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn killed_at_every_write_of_a_repair() {
+    killed_everywhere::<Repair>(1).await;
+}
+
+/// A gang of higher priority on a cluster that is full.
+struct Preemption;
+
+impl Scenario for Preemption {
+    async fn prepared() -> World {
+        let world = running(empty(2, 2).await, &["a", "b"]).await;
+        class(&world, "high", 1000).await;
+        world.create::<PodCliqueSet>(&important("urgent", 2, "high")).await;
+        world
+    }
+
+    async fn check(world: &World) {
+        world.await_scheduled("urgent-0", ("True", "Placed")).await;
+        world.settle().await;
+        let mut whole = 0;
+        for name in ["a-", "b-"] {
+            let nodes = world.nodes_of(name).await;
+            let bound = nodes.iter().flatten().count();
+            assert!(bound == 0 || bound == 2, "{name}: {nodes:?}");
+            whole += bound / 2;
+        }
+        assert_eq!(whole, 1, "one rack is freed, the other is left alone");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn killed_at_every_write_of_a_preemption() {
+    killed_everywhere::<Preemption>(4).await;
+}
+
+/// Two gangs, and room for one.
+struct Competing;
+
+impl Scenario for Competing {
+    async fn prepared() -> World {
+        let world = empty(1, 3).await;
+        for name in ["a", "b"] {
+            world.create::<PodCliqueSet>(&set(name, 2, 8, "rack")).await;
+        }
+        world
+    }
+
+    async fn check(world: &World) {
+        let mut bound = [0, 0];
+        for (bound, name) in bound.iter_mut().zip(["a-", "b-"]) {
+            *bound = world.nodes_of(name).await.iter().flatten().count();
+        }
+        bound.sort_unstable();
+        assert_eq!(bound, [0, 2], "one is whole, the other waits whole");
+        assert_eq!(world.audit().binds, 2);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn killed_at_every_write_of_two_gangs_that_compete() {
+    killed_everywhere::<Competing>(4).await;
 }
 
 fn binds() -> Match {
