@@ -1,5 +1,7 @@
 //! The scheduler beside a real operator on the embedded cluster. Every test ends with an audit of its whole history.
 
+mod audit;
+mod churn;
 mod crash;
 mod gangs;
 mod metrics;
@@ -9,3 +11,4 @@ mod pods;
 mod priority;
 mod replica;
 mod support;
+mod trace;
