@@ -5,6 +5,7 @@
 mod cli;
 mod cluster;
 mod embedded;
+mod explain;
 mod operator;
 mod plan;
 mod topology;

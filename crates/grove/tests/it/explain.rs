@@ -1,0 +1,138 @@
+//! `grove explain` beside a running demo: what it says of gangs that run and of gangs that wait.
+
+use std::path::{Path, PathBuf};
+use std::process::{Output, Stdio};
+use std::time::Duration;
+
+use grove_api::{PodCliqueSet, PodGang};
+use kube::api::PostParams;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::runtime::wait::await_condition;
+use kube::{Api, Client, Config};
+use serde_json::Value;
+use tokio::io::{AsyncBufReadExt as _, BufReader};
+use tokio::process::{Child, Command};
+use tokio::time::timeout;
+
+use crate::operator::{PATIENCE, terminate};
+
+/// More hosts in one rack than any rack has.
+const GIANT: &str = "
+apiVersion: grove.io/v1alpha1
+kind: PodCliqueSet
+metadata: {name: giant, namespace: default}
+spec:
+  replicas: 1
+  template:
+    topologyConstraint: {packDomain: rack}
+    cliques:
+    - name: worker
+      spec:
+        roleName: worker
+        replicas: 40
+        minAvailable: 40
+        podSpec:
+          containers:
+          - {name: main, image: registry.example/server:1, resources: {limits: {nvidia.com/gpu: 8}}}
+";
+
+/// The demo starts a whole cluster first, which takes a second on an idle machine.
+const STORY_MAX: Duration = Duration::from_secs(240);
+
+/// Starts the demo and waits for the end of its story. Its kubeconfig.
+async fn demo() -> (Child, PathBuf) {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_grove"))
+        .args(["demo", "--nodes", "32"])
+        .stdout(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut kubeconfig = None;
+    let story = async {
+        while let Some(line) = lines.next_line().await.unwrap() {
+            if let Some(path) = line.trim().strip_prefix("export KUBECONFIG=") {
+                kubeconfig = Some(PathBuf::from(path));
+            }
+            if line.starts_with("Ctrl-C") {
+                break;
+            }
+        }
+        // Whoever prints to a pipe that nobody reads would be stopped by it.
+        tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
+    };
+    timeout(STORY_MAX, story).await.unwrap();
+    (child, kubeconfig.expect("the demo tells its kubeconfig"))
+}
+
+async fn explain(kubeconfig: &Path, args: &[&str]) -> Output {
+    let explain = Command::new(env!("CARGO_BIN_EXE_grove"))
+        .arg("explain")
+        .args(args)
+        .arg("--kubeconfig")
+        .arg(kubeconfig)
+        .output();
+    timeout(PATIENCE, explain).await.unwrap().unwrap()
+}
+
+async fn client(kubeconfig: &Path) -> Client {
+    let found = Kubeconfig::read_from(kubeconfig).unwrap();
+    let config = Config::from_custom_kubeconfig(found, &KubeConfigOptions::default()).await;
+    let mut config = config.unwrap();
+    // The way to loopback never leads through the proxy that the environment may name.
+    config.proxy_url = None;
+    Client::try_from(config).unwrap()
+}
+
+#[tokio::test]
+async fn gangs_that_run_tell_where_and_gangs_that_wait_tell_why() {
+    let (demo, kubeconfig) = demo().await;
+
+    let running = explain(&kubeconfig, &["pcs", "disaggregated", "--deep"]).await;
+    let text = String::from_utf8(running.stdout).unwrap();
+    assert_eq!(running.status.code(), Some(0), "{text}");
+    assert!(text.contains("disaggregated-0  RUNNING"), "{text}");
+    assert!(text.contains("required"), "{text}");
+    assert!(text.contains("now   no better place is free"), "{text}");
+
+    let client = client(&kubeconfig).await;
+    let sets: Api<PodCliqueSet> = Api::default_namespaced(client.clone());
+    let giant: PodCliqueSet = serde_saphyr::from_str(GIANT).unwrap();
+    sets.create(&PostParams::default(), &giant).await.unwrap();
+    let gangs: Api<PodGang> = Api::default_namespaced(client);
+    let is_explained = |gang: Option<&PodGang>| {
+        let status = gang.and_then(|gang| gang.status.as_ref());
+        status
+            .and_then(|status| status.pending.as_ref())
+            .is_some_and(|pending| pending.reason == "TooLarge")
+    };
+    let explained = await_condition(gangs, "giant-0", is_explained);
+    timeout(PATIENCE, explained).await.unwrap().unwrap();
+
+    let waiting = explain(&kubeconfig, &["pcs", "giant"]).await;
+    let text = String::from_utf8(waiting.stdout).unwrap();
+    assert_eq!(waiting.status.code(), Some(1), "{text}");
+    assert!(
+        text.contains("giant-0  PENDING") && text.contains("TooLarge: needs 40 pods"),
+        "{text}"
+    );
+    assert!(text.contains("HELD BY"), "{text}");
+
+    let waiting = explain(&kubeconfig, &["pg", "giant-0", "-o", "json"]).await;
+    assert_eq!(waiting.status.code(), Some(1));
+    let answer: Value = serde_json::from_slice(&waiting.stdout).unwrap();
+    assert_eq!(answer["items"][0]["pending"]["waiting"], "Never");
+    let need = answer["items"][0]["pending"]["need"].as_str().unwrap();
+    assert!(
+        need.starts_with("40 pods of giant-0-worker (") && need.ends_with(" in one rack"),
+        "{need}"
+    );
+
+    let unknown = explain(&kubeconfig, &["pcs", "gaint"]).await;
+    assert_eq!(unknown.status.code(), Some(2));
+    let said = String::from_utf8(unknown.stderr).unwrap();
+    assert!(said.contains("not found in namespace default"), "{said}");
+
+    let (code, _) = terminate(demo).await;
+    assert_eq!(code, Some(0));
+}
