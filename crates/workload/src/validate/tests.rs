@@ -178,6 +178,17 @@ fn every_rule_of_both_operations_has_its_field_and_message() {
         ),
         (
             |s| {
+                s.spec.template.resource_claim_templates = serde_json::from_value(
+                    json!([{"name": "", "templateSpec": {"spec": {"devices": {"requests": [{"name": "r"}]}}}}]),
+                )
+                .unwrap()
+            },
+            "spec.template.resourceClaimTemplates[0].name",
+            "template name is required",
+            Required,
+        ),
+        (
+            |s| {
                 s.spec.template.resource_claim_templates =
                     serde_json::from_value(json!([{"name": "x", "templateSpec": {"spec": {}}}])).unwrap()
             },
