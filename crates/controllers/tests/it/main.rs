@@ -17,6 +17,7 @@ mod pains;
 mod resource_sharing;
 mod rest;
 mod restart;
+mod rights;
 mod rolling_updates;
 mod scale;
 mod scaling;

@@ -10,7 +10,7 @@ use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::events::v1::Event;
 use serde_json::Value;
 
-use super::{NAMESPACE, OPERATOR, World};
+use super::{HOME, NAMESPACE, OPERATOR, World};
 
 impl World {
     pub(crate) fn history(&self) -> &History {
@@ -59,13 +59,15 @@ impl World {
 
     /// What the operator asked for that its roles do not allow.
     pub(crate) fn beyond_rights(&self) -> BTreeSet<String> {
-        let rules = rights::cluster_role().rules.unwrap_or_default();
+        let everywhere = rights::cluster_role().rules.unwrap_or_default();
+        let at_home = rights::role(&HOME).rules.unwrap_or_default();
         let asked = self.history().requests().by_user(OPERATOR);
         let beyond = asked.only(|asked| {
             let Intent {
                 verb,
                 resource,
                 subresource,
+                namespace,
                 name,
                 ..
             } = &asked.intent;
@@ -74,7 +76,9 @@ impl World {
                 subresource => format!("{}/{subresource}", resource.plural),
             };
             let verb = format!("{verb:?}").to_lowercase();
-            !rights::allows(&rules, (&resource.group, &plural), &verb, name)
+            let is_allowed = |rules| rights::allows(rules, (&resource.group, &plural), &verb, name);
+            let is_home = namespace == HOME.namespace;
+            !(is_allowed(&everywhere) || is_home && is_allowed(&at_home))
         });
         let words = beyond
             .iter()

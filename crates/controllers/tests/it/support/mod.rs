@@ -12,6 +12,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use grove_api::config::OperatorConfiguration;
+use grove_api::rights::Home;
 use grove_api::{
     ClusterTopology, PodClique, PodCliqueScalingGroup, PodCliqueSet, PodCliqueSetStatus, PodCliqueStatus, PodGang, crds,
 };
@@ -33,6 +34,12 @@ use waiter::Waiter;
 
 pub(crate) const NAMESPACE: &str = "default";
 pub(crate) const OPERATOR: &str = "system:serviceaccount:grove-system:grove-operator";
+/// Where the operator lives, and what it keeps there.
+pub(crate) const HOME: Home<'_> = Home {
+    namespace: "grove-system",
+    secret: "certs",
+    lease: "leader",
+};
 /// Virtual time after which something that should happen has not. A watch that a fault has frozen is given up after five
 /// minutes, and the next one may be frozen too.
 const PATIENCE: Duration = Duration::from_secs(6 * 3600);
