@@ -30,7 +30,9 @@ use kube::api::{Api, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use crate::support::{HOME, Kind, OPERATOR, World, configuration};
+use crate::support::{HOME, Kind, OPERATOR, World};
+
+const PLACING: &str = "asked for where the operator places gangs itself, which is tested with the scheduler";
 
 /// Rights that a run of the controllers and the webhooks does not show in the requests of the operator.
 const UNSEEN: &[(&str, &[&str], &str)] = &[
@@ -50,6 +52,30 @@ const UNSEEN: &[(&str, &[&str], &str)] = &[
             "create validatingwebhookconfigurations",
         ],
         "asked for by the API server when a patch makes the object",
+    ),
+    (
+        "",
+        &[
+            "list nodes",
+            "watch nodes",
+            "list persistentvolumes",
+            "watch persistentvolumes",
+            "list persistentvolumeclaims",
+            "watch persistentvolumeclaims",
+            "create pods/eviction",
+            "patch pods/status",
+        ],
+        PLACING,
+    ),
+    (
+        "scheduling.k8s.io",
+        &["list priorityclasses", "watch priorityclasses"],
+        PLACING,
+    ),
+    (
+        "policy",
+        &["list poddisruptionbudgets", "watch poddisruptionbudgets"],
+        PLACING,
     ),
     (
         "coordination.k8s.io",
@@ -245,10 +271,9 @@ async fn change_topologies(world: &mut World) {
         .create(&PostParams::default(), &domain)
         .await
         .expect("a TopologyDomain");
-    let selected =
-        format!("{OFF}topologyAwareScheduling: {{source: TopologyDomain, topologyDomainName: d, enabled: true}}\n");
+    let selected = "topologyAwareScheduling: {source: TopologyDomain, topologyDomainName: d, enabled: true}\n";
     lose_a_creation(world, "kueue.x-k8s.io");
-    world.launch(&selected).await.expect("an operator that starts");
+    world.launch(selected).await.expect("an operator that starts");
     world.settle().await;
     let kueue = world.backend_topologies("kueue.x-k8s.io", "v1beta1");
     let bent = Patch::Merge(json!({"spec": {"levels": [{"nodeLabel": HOST}]}}));
@@ -303,7 +328,7 @@ async fn ask_webhooks(world: &mut World) {
     };
     let upkeep = Upkeep {
         client: world.operator_client(),
-        policy: Policy::new(&configuration(OFF), OPERATOR),
+        policy: Policy::new(&world.configuration(OFF), OPERATOR),
         endpoint: Endpoint::Url("https://127.0.0.1:1".to_owned()),
         turn: Turn::AtOnce,
     };

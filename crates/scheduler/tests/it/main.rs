@@ -1,6 +1,5 @@
 //! The scheduler beside a real operator on the embedded cluster. Every test ends with an audit of its whole history.
 
-mod audit;
 mod churn;
 mod crash;
 mod gangs;
