@@ -10,7 +10,6 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::json;
 
-use crate::priority::{class, important};
 use crate::replica::elastic;
 use crate::support::{Policies, SCHEDULER, World, nodes, set};
 
@@ -150,36 +149,6 @@ impl Scenario for Repair {
 #[tokio::test(start_paused = true)]
 async fn killed_at_every_write_of_a_repair() {
     killed_everywhere::<Repair>(1).await;
-}
-
-/// A gang of higher priority on a cluster that is full.
-struct Preemption;
-
-impl Scenario for Preemption {
-    async fn prepared() -> World {
-        let world = running(empty(2, 2).await, &["a", "b"]).await;
-        class(&world, "high", 1000).await;
-        world.create::<PodCliqueSet>(&important("urgent", 2, "high")).await;
-        world
-    }
-
-    async fn check(world: &World) {
-        world.await_scheduled("urgent-0", ("True", "Placed")).await;
-        world.settle().await;
-        let mut whole = 0;
-        for name in ["a-", "b-"] {
-            let nodes = world.nodes_of(name).await;
-            let bound = nodes.iter().flatten().count();
-            assert!(bound == 0 || bound == 2, "{name}: {nodes:?}");
-            whole += bound / 2;
-        }
-        assert_eq!(whole, 1, "one rack is freed, the other is left alone");
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn killed_at_every_write_of_a_preemption() {
-    killed_everywhere::<Preemption>(4).await;
 }
 
 /// Two gangs, and room for one.
