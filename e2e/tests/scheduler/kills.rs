@@ -20,9 +20,9 @@ const ALL: usize = 100;
 const SETS: [&str; 4] = ["a", "b", "c", "d"];
 const PODS: usize = 4;
 
-/// Twenty requests a second, one after the other: between two binds there is time to die.
+/// Fifty requests a second, one after the other: between two binds there is time to die.
 const CONFIG: &str = "server: {healthProbes: {port: 0}, metrics: {port: 0}}\n\
-                      runtimeClientConnection: {qps: 20, burst: 1}\nleaderElection: {enabled: false}\n";
+                      runtimeClientConnection: {qps: 50, burst: 1}\nleaderElection: {enabled: false}\n";
 
 async fn bound(place: &Place) -> Result<usize> {
     let pods = place.list::<Pod>().await?;
