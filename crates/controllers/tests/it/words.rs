@@ -69,6 +69,8 @@ async fn why_a_gang_is_not_placed_reaches_its_set() {
     world.create_set(&workload(Minimum::All, Order::Any)).await;
     world.settle().await;
     let why = why_not_ready(&world).await;
-    let expected = "0 of 1 replicas are available; replica 0: PodGang w-0 is not placed: The minimum does not fit";
+    let gang = world.get::<PodGang>("w-0").await.status.expect("a status");
+    let pending = gang.pending.expect("why it waits").message;
+    let expected = format!("0 of 1 replicas are available; replica 0: PodGang w-0 is not placed: {pending}");
     assert_eq!(why, expected);
 }

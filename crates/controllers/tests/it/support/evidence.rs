@@ -76,6 +76,11 @@ impl World {
                 subresource => format!("{}/{subresource}", resource.plural),
             };
             let verb = format!("{verb:?}").to_lowercase();
+            // A list that asks for one name by a selector is allowed by that name, which the intent of a list does not have.
+            let name = match (name.as_str(), plural.as_str()) {
+                ("", "secrets") if verb != "create" => HOME.secret,
+                (name, _) => name,
+            };
             let is_allowed = |rules| rights::allows(rules, (&resource.group, &plural), &verb, name);
             let is_home = namespace == HOME.namespace;
             !(is_allowed(&everywhere) || is_home && is_allowed(&at_home))
