@@ -239,7 +239,8 @@ mod tests {
     use super::*;
 
     fn registered(url: &str) -> Vec<ValidatingWebhookConfiguration> {
-        let loaded = grove_api::config::parse(b"", &Default::default()).unwrap();
+        let text = b"apiVersion: operator.config.grove.io/v1alpha1\nkind: OperatorConfiguration\n";
+        let loaded = grove_api::config::parse(text, &Default::default()).unwrap();
         let policy = Policy::new(&loaded.configuration, "operator");
         registration(&policy, &Endpoint::Url(url.to_owned()), Some("PEM")).validating
     }
