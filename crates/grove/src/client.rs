@@ -25,6 +25,8 @@ const POD_TOKEN: &str = "/var/run/secrets/kubernetes.io/serviceaccount/token";
 #[derive(Clone)]
 pub(crate) struct Cluster {
     pub(crate) client: Client,
+    /// Waits for no other request: a leader that renews its Lease behind a queue of them would lose it.
+    pub(crate) lease_client: Client,
     /// Where the API server is, for messages.
     pub(crate) address: String,
     /// The namespace that this process runs in, or the one its kubeconfig chooses.
@@ -51,15 +53,18 @@ impl Cluster {
         let address = config.cluster_url.to_string();
         let namespace = config.default_namespace.clone();
         let limit = RateLimitLayer::new(connection.qps, connection.burst, Instant::now());
-        let builder = ClientBuilder::try_from(config).map_err(|error| {
+        let refused = |error: kube::Error| {
             Failure::Usage(format!(
                 "cannot set up a client for {address}: {}; check the kubeconfig",
                 one_line(error)
             ))
-        })?;
+        };
+        let lease_client = Client::try_from(config.clone()).map_err(refused)?;
+        let builder = ClientBuilder::try_from(config).map_err(refused)?;
         let client = builder.with_layer(&option_layer(limit)).build();
         Ok(Self {
             client,
+            lease_client,
             address,
             namespace,
             is_inside,

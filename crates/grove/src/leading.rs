@@ -30,7 +30,7 @@ pub(crate) async fn lead(
         return ended;
     }
     let terms = Terms::new(election, &cluster.namespace, identity(Timestamp::now()));
-    let candidate = Candidate::new(cluster.client.clone(), terms, Timestamp::now);
+    let candidate = Candidate::new(cluster.lease_client.clone(), terms, Timestamp::now);
     let Some(mut leadership) = stop.run_until_cancelled(candidate.elected()).await else {
         return Ok(());
     };

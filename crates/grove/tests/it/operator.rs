@@ -252,6 +252,25 @@ async fn a_lost_lease_ends_the_process() {
 }
 
 #[tokio::test]
+async fn a_leader_that_sends_slowly_renews_its_lease_in_time() {
+    let server = ApiServer::default();
+    let slow = "runtimeClientConnection: {qps: 0.2, burst: 1}\n\
+                leaderElection: {enabled: true, leaseDuration: 4s, renewDeadline: 3s, retryPeriod: 200ms, \
+                resourceName: grove, resourceNamespace: leases}\n";
+    let operator = Operator::new(listen(server.router()).await, slow);
+    let process = operator.start(&[]);
+    let seconds_held = || {
+        let lease = server.lease("leases", "grove")?;
+        let time = |field: &str| lease[field].as_str()?.parse::<jiff::Timestamp>().ok();
+        Some(time("renewTime")?.duration_since(time("acquireTime")?).as_secs())
+    };
+    // Longer than the deadline, which one other request outlasts.
+    eventually("held", || async { seconds_held().is_some_and(|held| held >= 6) }).await;
+    assert!(operator.metric("grove_operator_leader 1").await, "{}", operator.log());
+    drop(process);
+}
+
+#[tokio::test]
 async fn the_endpoints_answer_and_the_log_is_json_at_the_configured_level() {
     let operator = Operator::new(listen(ApiServer::default().router()).await, "");
     let process = operator.start(&[("RUST_LOG", "trace")]);

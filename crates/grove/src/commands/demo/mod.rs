@@ -141,6 +141,7 @@ async fn start_operator(embedded: &Embedded) -> Result<Running> {
     configuration.server.webhooks.listener.port = listener.local_addr()?.port();
     let cluster = client::Cluster {
         client: client.clone(),
+        lease_client: client.clone(),
         address: embedded.listener.address().to_string(),
         namespace: "kube-system".to_owned(),
         is_inside: false,
