@@ -18,12 +18,13 @@ use crate::support::{Place, install_kinds, uids};
 
 const NAMESPACE: &str = "failover";
 
+/// Starts a replica that gives up a Lease soon, but not because a busy machine answers late.
 fn start(grove: &Path, plane: &ControlPlane) -> Result<Replica> {
     let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
     let config = format!(
         "server:\n  webhooks: {{bindAddress: 127.0.0.1, port: {port}}}\n  healthProbes: {{port: 0}}\n  \
          metrics: {{port: 0}}\n\
-         leaderElection: {{enabled: true, leaseDuration: 4s, renewDeadline: 3s, retryPeriod: 500ms, \
+         leaderElection: {{enabled: true, leaseDuration: 10s, renewDeadline: 8s, retryPeriod: 500ms, \
          resourceNamespace: {NAMESPACE}}}\n\
          scheduler: {{profiles: [{{name: default-scheduler, default: true}}]}}\n"
     );
