@@ -17,12 +17,22 @@ pub enum BinaryError {
     Missing { package: String },
 }
 
-/// Builds a package in a profile (`dev`, `release`) if need be. The path of its program.
+/// Builds a package as its users do, in a profile (`dev`, `release`), if need be. The path of its program.
 pub fn binary(package: &str, profile: &str) -> Result<PathBuf, BinaryError> {
+    built(package, &["--package", package, "--profile", profile])
+}
+
+/// The same for a test, from what `cargo test --workspace` has compiled already: a test named beside the program makes
+/// cargo choose the features of dependencies as it does there; otherwise everything would be compiled once more.
+pub fn binary_for_test(package: &str) -> Result<PathBuf, BinaryError> {
+    built(package, &["--workspace", "--bin", package, "--test", "kit"])
+}
+
+fn built(package: &str, what: &[&str]) -> Result<PathBuf, BinaryError> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let output = Command::new(cargo)
-        .args(["build", "--quiet", "--package", package, "--profile", profile])
-        .args(["--message-format", "json-render-diagnostics"])
+        .args(["build", "--quiet", "--message-format", "json-render-diagnostics"])
+        .args(what)
         .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")))
         .stderr(Stdio::inherit())
         .output()

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use grove_api::{PodClique, PodCliqueSet, labels};
-use grove_e2e::{ControlPlane, Identity, binary};
+use grove_e2e::{ControlPlane, Identity, binary_for_test};
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use kube::api::PostParams;
@@ -57,7 +57,7 @@ fn set_of_200() -> Result<PodCliqueSet> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn leaders_change_while_pods_are_made_and_no_pod_is_made_twice() -> Result<()> {
-    let grove: PathBuf = tokio::task::spawn_blocking(|| binary("grove", "dev")).await??;
+    let grove: PathBuf = tokio::task::spawn_blocking(|| binary_for_test("grove")).await??;
     let plane = ControlPlane::builder().nodes(5).scheduler(true).start().await?;
     install_kinds(&plane).await?;
     plane.create_namespace(NAMESPACE).await?;

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use grove_api::config::SchedulerProfile;
-use grove_e2e::{ControlPlane, binary};
+use grove_e2e::{ControlPlane, binary_for_test};
 use grove_scenarios::audit::Audit;
 
 use crate::place::{GPU_HOST, Place, record, run_operator, set};
@@ -28,7 +28,7 @@ async fn bound_after(place: &Place, gang: &str, pods: usize, since: Instant) -> 
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_second_replica_takes_over_in_time_and_binds_nothing_twice() -> Result<()> {
-    let grove = tokio::task::spawn_blocking(|| binary("grove", "dev")).await??;
+    let grove = tokio::task::spawn_blocking(|| binary_for_test("grove")).await??;
     let plane = ControlPlane::builder().start().await?;
     run_operator(&plane, &SchedulerProfile::Grove).await?;
     let record = record(&plane).await?;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 use grove_api::PodCliqueSet;
 use grove_api::config::SchedulerProfile;
-use grove_e2e::{ControlPlane, binary};
+use grove_e2e::{ControlPlane, binary_for_test};
 use grove_scenarios::RACK;
 use grove_scenarios::audit::Audit;
 use k8s_openapi::api::core::v1::Pod;
@@ -69,7 +69,7 @@ async fn killed_at(place: &Place, (grove, plane): (&PathBuf, &ControlPlane), bin
 
 #[tokio::test(flavor = "multi_thread")]
 async fn killed_at_any_bind_every_gang_ends_whole() -> Result<()> {
-    let grove = tokio::task::spawn_blocking(|| binary("grove", "dev")).await??;
+    let grove = tokio::task::spawn_blocking(|| binary_for_test("grove")).await??;
     let plane = ControlPlane::builder().start().await?;
     run_operator(&plane, &SchedulerProfile::Grove).await?;
     let record = record(&plane).await?;
