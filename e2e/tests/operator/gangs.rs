@@ -1,13 +1,17 @@
 //! Gangs: in which order their gates come off, what a loss costs them, what those that start later may ask.
 
+use std::collections::BTreeSet;
+
 use anyhow::{Context, Result};
-use grove_api::labels;
+use grove_api::duration::DurationString;
+use grove_api::podcliqueset::CliqueStartupType;
+use grove_api::{PodCliqueScalingGroup, PodCliqueSet, PodGang, labels};
 use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use kube::api::{Api, PostParams};
 
-use crate::support::{Place, WORKLOAD, uids};
+use crate::support::{Place, WORKLOAD, names, uids};
 
 fn is_gated(pod: &Pod) -> bool {
     let gates = pod.spec.iter().flat_map(|spec| spec.scheduling_gates.iter().flatten());
@@ -36,32 +40,112 @@ async fn gs5_a_scaled_gang_waits_until_the_base_gang_is_scheduled() -> Result<()
     Ok(())
 }
 
+/// What is ready runs on the node of the place; what is scaled out now waits for it, all of it, and then runs.
+async fn waits_for_room(place: &Place, scale_out: impl AsyncFn(&Place) -> Result<()>, added: usize) -> Result<()> {
+    place.add_node().await?;
+    place.create(&place.pinned()).await?;
+    let before = uids(&place.ready(10).await?);
+    place.cordon(true).await?;
+    scale_out(place).await?;
+    place
+        .until("the new pods to wait for room", async |place| {
+            let pods = place.list::<Pod>().await?;
+            let waits = |pod: &&Pod| pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_none());
+            Ok(pods.len() == 10 + added && pods.iter().filter(waits).count() == added)
+        })
+        .await?;
+    place.cordon(false).await?;
+    assert!(uids(&place.ready(10 + added).await?).is_superset(&before));
+    Ok(())
+}
+
+/// GS2: a replica that a scaling group gets is a gang of its own, which waits for room.
+#[tokio::test(flavor = "multi_thread")]
+async fn gs2_a_scaled_group_waits_for_room_and_disturbs_nobody() -> Result<()> {
+    let place = Place::new("gs2").await?;
+    let scale_out = async |place: &Place| place.scale::<PodCliqueScalingGroup>("w-0-sg-x", 3).await;
+    waits_for_room(&place, scale_out, 4).await?;
+    let gangs = ["w-0", "w-0-sg-x-0", "w-0-sg-x-1"];
+    assert_eq!(names(&place.list::<PodGang>().await?), gangs);
+    Ok(())
+}
+
+/// GS3: a second replica has gangs of its own, which wait for room.
+#[tokio::test(flavor = "multi_thread")]
+async fn gs3_a_second_replica_waits_for_room_and_disturbs_nobody() -> Result<()> {
+    let place = Place::new("gs3").await?;
+    let scale_out = async |place: &Place| place.scale::<PodCliqueSet>("w", 2).await;
+    waits_for_room(&place, scale_out, 10).await?;
+    let gangs = ["w-0", "w-0-sg-x-0", "w-1", "w-1-sg-x-0"];
+    assert_eq!(names(&place.list::<PodGang>().await?), gangs);
+    Ok(())
+}
+
+/// The workload with a short delay before what stays below its minimum is made anew; `all_of` needs all of its pods.
+async fn breakable(namespace: &str, all_of: &str) -> Result<(Place, Vec<Pod>)> {
+    let place = Place::new(namespace).await?;
+    place.add_node().await?;
+    let mut set: PodCliqueSet = serde_saphyr::from_str(&place.pinned())?;
+    set.spec.template.termination_delay = Some(DurationString("2s".to_owned()));
+    for clique in set
+        .spec
+        .template
+        .cliques
+        .iter_mut()
+        .filter(|clique| clique.name == all_of)
+    {
+        clique.spec.min_available = Some(clique.spec.replicas);
+    }
+    place.all().create(&PostParams::default(), &set).await?;
+    let pods = place.ready(10).await?;
+    Ok((place, pods))
+}
+
+/// Takes away one pod of a clique and the room for another.
+async fn lose(place: &Place, pods: &[Pod], clique: &str) -> Result<()> {
+    place.cordon(true).await?;
+    let lost = pods.iter().find(|pod| pod.name_any().starts_with(clique));
+    place
+        .delete::<Pod>(&lost.context("a pod of the clique")?.name_any())
+        .await
+}
+
 /// GT1: a replica that stays below its minimum is made anew, all of it; it runs again when there is room.
 #[tokio::test(flavor = "multi_thread")]
 async fn gt1_a_lost_pod_recycles_the_whole_replica_after_the_delay() -> Result<()> {
-    let place = Place::new("gt1").await?;
-    place.add_node().await?;
-    let all_needed = place
-        .pinned()
-        .replace("  template:\n", "  template:\n    terminationDelay: 2s\n")
-        .replace(
-            "replicas: 2\n        minAvailable: 1",
-            "replicas: 2\n        minAvailable: 2",
-        );
-    place.create(&all_needed).await?;
-    let before = uids(&place.ready(10).await?);
-    place.cordon(true).await?;
-    let pods = place.list::<Pod>().await?;
-    let lost = pods.iter().find(|pod| pod.name_any().starts_with("w-0-pc-a-"));
-    place.delete::<Pod>(&lost.context("a pod of pc-a")?.name_any()).await?;
+    let (place, pods) = breakable("gt1", "pc-a").await?;
+    lose(&place, &pods, "w-0-pc-a-").await?;
     place
         .until("all pods to be new", async |place| {
-            let pods = place.list::<Pod>().await?;
-            Ok(pods.len() == 10 && uids(&pods).is_disjoint(&before))
+            let now = place.list::<Pod>().await?;
+            Ok(now.len() == 10 && uids(&now).is_disjoint(&uids(&pods)))
         })
         .await?;
     place.cordon(false).await?;
     place.ready(10).await?;
+    Ok(())
+}
+
+/// GT5: a scaling group that can spare a replica has only that one made anew.
+#[tokio::test(flavor = "multi_thread")]
+async fn gt5_a_lost_pod_recycles_only_its_replica_of_the_group() -> Result<()> {
+    let (place, pods) = breakable("gt5", "pc-c").await?;
+    let of = |pods: &[Pod], replica: &str| -> BTreeSet<String> {
+        let of = pods.iter().filter(|pod| pod.name_any().starts_with(replica));
+        of.filter_map(ResourceExt::uid).collect()
+    };
+    lose(&place, &pods, "w-0-sg-x-0-pc-c-").await?;
+    place
+        .until("the replica to be new", async |place| {
+            let now = of(&place.list::<Pod>().await?, "w-0-sg-x-0-");
+            Ok(now.len() == 4 && now.is_disjoint(&of(&pods, "w-0-sg-x-0-")))
+        })
+        .await?;
+    place.cordon(false).await?;
+    let after = place.ready(10).await?;
+    for untouched in ["w-0-pc-a-", "w-0-sg-x-1-"] {
+        assert_eq!(of(&after, untouched), of(&pods, untouched));
+    }
     Ok(())
 }
 
@@ -89,6 +173,36 @@ async fn gt6_a_lost_pod_of_a_scaled_gang_is_just_replaced() -> Result<()> {
     Ok(())
 }
 
+/// What the init container of a pod waits for.
+fn awaited(pod: &Pod) -> Vec<String> {
+    let inits = pod.spec.iter().flat_map(|spec| spec.init_containers.iter().flatten());
+    let ours = inits.filter(|init| init.name == "grove-initc");
+    ours.flat_map(|init| init.args.clone().unwrap_or_default()).collect()
+}
+
+/// SO3: with an explicit order each pod waits for the cliques that it names, in its own gang.
+#[tokio::test(flavor = "multi_thread")]
+async fn so3_an_explicit_order_says_whom_each_pod_waits_for() -> Result<()> {
+    let place = Place::new("so3").await?;
+    let mut set: PodCliqueSet = serde_saphyr::from_str(WORKLOAD)?;
+    set.spec.template.clique_startup_type = CliqueStartupType::Explicit;
+    set.spec.template.cliques[1].spec.starts_after = vec!["pc-c".to_owned()];
+    set.spec.template.cliques[2].spec.starts_after = vec!["pc-a".to_owned()];
+    place.all().create(&PostParams::default(), &set).await?;
+    let pods = place.ready(10).await?;
+    for (clique, expected) in [
+        ("w-0-pc-a-", vec![]),
+        ("w-0-sg-x-0-pc-c-", vec!["--podcliques=w-0-pc-a:1".to_owned()]),
+        ("w-0-sg-x-0-pc-b-", vec!["--podcliques=w-0-sg-x-0-pc-c:1".to_owned()]),
+        ("w-0-sg-x-1-pc-c-", vec![]),
+        ("w-0-sg-x-1-pc-b-", vec!["--podcliques=w-0-sg-x-1-pc-c:1".to_owned()]),
+    ] {
+        let pod = pods.iter().find(|pod| pod.name_any().starts_with(clique));
+        assert_eq!(awaited(pod.context("a pod of the clique")?), expected, "{clique}");
+    }
+    Ok(())
+}
+
 /// SO1: a pod that waits may watch the cliques that it waits for, by name, and nothing else.
 #[tokio::test(flavor = "multi_thread")]
 async fn so1_a_pod_that_waits_may_ask_for_its_parents_only() -> Result<()> {
@@ -99,20 +213,8 @@ async fn so1_a_pod_that_waits_may_ask_for_its_parents_only() -> Result<()> {
     );
     place.create(&ordered).await?;
     let pods = place.ready(10).await?;
-    let waits = |pod: &&Pod| {
-        let spec = pod.spec.as_ref();
-        spec.is_some_and(|spec| {
-            spec.init_containers
-                .iter()
-                .flatten()
-                .any(|init| init.name == "grove-initc")
-        })
-    };
-    assert_eq!(
-        pods.iter().filter(waits).count(),
-        7,
-        "all but pc-a, and pc-b of the scaled gang"
-    );
+    let waiting = pods.iter().filter(|pod| !awaited(pod).is_empty());
+    assert_eq!(waiting.count(), 7, "all but pc-a, and pc-b of the scaled gang");
     let reviews = Api::<SubjectAccessReview>::all(place.client.clone());
     let may = async |verb: &str, resource: &str, name: Option<&str>| -> Result<bool> {
         let group = if resource == "podcliques" { "grove.io" } else { "" };

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use grove_api::{PodClique, PodCliqueScalingGroup, PodCliqueSet, PodGang};
 use k8s_openapi::api::apps::v1::ControllerRevision;
 use k8s_openapi::api::core::v1::{Pod, Service};
@@ -55,37 +55,6 @@ async fn a_set_runs_says_so_and_goes_without_a_trace() -> Result<()> {
             Ok(left.iter().sum::<usize>() == 0)
         })
         .await
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn an_update_replaces_every_pod_of_the_role_and_no_other() -> Result<()> {
-    let place = Place::new("update").await?;
-    place.create(WORKLOAD).await?;
-    let uid_of = |pod: &Pod| pod.uid().unwrap_or_default();
-    let before: BTreeSet<String> = place.ready(10).await?.iter().map(uid_of).collect();
-    let image = json!([
-        {"op": "replace", "path": "/spec/template/cliques/0/spec/podSpec/containers/0/image", "value": "two"},
-    ]);
-    let patch = Patch::<()>::Json(serde_json::from_value(image)?);
-    place
-        .all::<PodCliqueSet>()
-        .patch("w", &PatchParams::default(), &patch)
-        .await?;
-    place
-        .until("the update to end", async |place| {
-            let status = place.all::<PodCliqueSet>().get("w").await?.status.context("a status")?;
-            let ended = status
-                .update_progress
-                .is_some_and(|progress| progress.update_ended_at.is_some());
-            Ok(ended && status.updated_replicas == 1)
-        })
-        .await?;
-    let after = place.ready(10).await?;
-    let (new, kept): (Vec<&Pod>, Vec<&Pod>) = after.iter().partition(|pod| !before.contains(&uid_of(pod)));
-    assert_eq!((new.len(), kept.len()), (2, 8));
-    let image_of = |pod: &Pod| pod.spec.as_ref().and_then(|spec| spec.containers[0].image.clone());
-    assert!(new.iter().all(|pod| image_of(pod).as_deref() == Some("two")));
-    Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -4,8 +4,10 @@
 //! kwok runs no init containers, so that start orders show in what the pods may ask, not in when they start.
 
 mod failover;
+mod film;
 mod gangs;
 mod lifecycle;
+mod nvlink;
 #[path = "../common/replica.rs"]
 mod replica;
 mod scaling;

@@ -11,6 +11,7 @@ use grove_api::config::{self, Overrides};
 use grove_api::{PodCliqueSet, crds, rights};
 use grove_controllers::{Operator, Settings};
 use grove_e2e::{ControlPlane, Identity, Shared, eventually};
+use grove_scenarios::compute_domain_definition;
 use jiff::Timestamp;
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::{Node, Pod};
@@ -194,11 +195,12 @@ pub(crate) fn is_ready(pod: &Pod) -> bool {
     pod.metadata.deletion_timestamp.is_none() && ready.any(|condition| condition.status == "True")
 }
 
-/// Makes the API server serve Grove's kinds.
+/// Makes the API server serve Grove's kinds, and one of NVIDIA's.
 pub(crate) async fn install_kinds(plane: &ControlPlane) -> Result<()> {
     let definitions = Api::all(plane.client(Identity::Admin).await?);
-    for definition in crds::all() {
-        definitions.create(&PostParams::default(), &definition).await?;
+    let driver = serde_json::from_value(compute_domain_definition())?;
+    for definition in crds::all().iter().chain([&driver]) {
+        definitions.create(&PostParams::default(), definition).await?;
     }
     let admin = plane.client(Identity::Admin).await?;
     eventually("our kinds to be served", LIMIT, async || -> Result<()> {
@@ -206,6 +208,9 @@ pub(crate) async fn install_kinds(plane: &ControlPlane) -> Result<()> {
             .list(&ListParams::default())
             .await?;
         Api::<grove_api::PodGang>::all(admin.clone())
+            .list(&ListParams::default())
+            .await?;
+        Api::<grove_api::ComputeDomain>::all(admin.clone())
             .list(&ListParams::default())
             .await?;
         Ok(())
