@@ -78,7 +78,7 @@ fn report(findings: &[String]) -> Result<()> {
 }
 
 fn definitions() -> Result<Vec<(PathBuf, String)>> {
-    let folder = root().join("charts/grove/crds");
+    let folder = root().join("charts/grove/definitions");
     let write = |definition| -> Result<(PathBuf, String)> {
         let text = serde_saphyr::to_string(definition)?;
         Ok((folder.join(crds::file_name(definition)), format!("{HEADER}{text}")))
@@ -102,7 +102,7 @@ fn check(files: impl Iterator<Item = (PathBuf, String)>) -> Result<()> {
 /// Definitions that lie in the chart, and so would be installed, although no type makes them any more.
 fn surplus(files: &[(PathBuf, String)]) -> Result<Vec<String>> {
     let mut surplus = Vec::new();
-    for entry in fs::read_dir(root().join("charts/grove/crds"))? {
+    for entry in fs::read_dir(root().join("charts/grove/definitions"))? {
         let path = entry?.path();
         if !files.iter().any(|(known, _)| *known == path) {
             surplus.push(path.strip_prefix(root()).unwrap_or(&path).display().to_string());

@@ -1,6 +1,6 @@
 //! The CustomResourceDefinitions of every kind.
 //!
-//! [`all`] makes them from the types; `cargo xtask gen` writes the result to `charts/grove/crds`, and [`YAML`] is that
+//! [`all`] makes them from the types; `cargo xtask gen` writes the result to `charts/grove/definitions`, and [`YAML`] is that
 //! committed text: what people review is what is installed.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
@@ -16,7 +16,7 @@ macro_rules! committed {
     ($name:literal) => {
         (
             concat!($name, ".yaml"),
-            include_str!(concat!("../../../charts/grove/crds/", $name, ".yaml")),
+            include_str!(concat!("../../../charts/grove/definitions/", $name, ".yaml")),
         )
     };
 }
