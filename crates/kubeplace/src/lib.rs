@@ -33,3 +33,11 @@ pub use selector::matches as selects;
 pub use topology::spec as topology_spec;
 pub use unsupported::{NotPlaceable, Unsupported};
 pub use volumes::claims;
+
+/// The engine's word for what is configured.
+pub fn packing(configured: grove_api::config::Packing) -> grove_placement::Policy {
+    match configured {
+        grove_api::config::Packing::FewestHosts => grove_placement::Policy::FewestHosts,
+        grove_api::config::Packing::SpareHosts => grove_placement::Policy::SpareHosts,
+    }
+}

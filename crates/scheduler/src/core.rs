@@ -12,7 +12,7 @@ use grove_api::PodGang;
 use grove_api::config::{OperatorConfiguration, ScaleOut};
 use grove_api::topology::DEFAULT_TOPOLOGY_NAME;
 use grove_kubeplace::PodKey;
-use grove_placement::{Gang, Solver};
+use grove_placement::{Gang, Policy as Packing, Solver};
 use grove_runtime::{Backoff, Notice};
 use grove_topology::resolve::default_reference;
 use jiff::Timestamp;
@@ -40,6 +40,8 @@ pub struct Policy {
     pub default_topology: String,
     /// How long a gang that never was whole keeps pods below its minimum, and how long a pinned pod may wait to be bound.
     pub grace: Duration,
+    /// Which hosts are taken among equally few domains.
+    pub packing: Packing,
 }
 
 impl Default for Policy {
@@ -50,6 +52,7 @@ impl Default for Policy {
             scale_out: ScaleOut::SameDomain,
             default_topology: DEFAULT_TOPOLOGY_NAME.to_owned(),
             grace: Duration::from_secs(30),
+            packing: Packing::default(),
         }
     }
 }
@@ -60,6 +63,7 @@ impl Policy {
         let topology = &configuration.topology_aware_scheduling;
         Self {
             scale_out: topology.scale_out,
+            packing: grove_kubeplace::packing(configuration.scheduler.packing),
             default_topology: default_reference(&topology.source).name.to_owned(),
             ..Self::default()
         }
@@ -140,9 +144,9 @@ impl Core {
     pub fn new(policy: Policy) -> Self {
         Self {
             state: State::new(&policy),
-            policy,
             queue: Queue::default(),
-            solver: Solver::new(),
+            solver: Solver::with_policy(policy.packing),
+            policy,
             records: BTreeMap::new(),
             unexplained: BTreeSet::new(),
             timers: BTreeSet::new(),

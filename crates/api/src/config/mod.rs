@@ -31,7 +31,7 @@ use thiserror::Error;
 
 pub use duration::GoDuration;
 pub use leader_election::{LeaderElection, ResourceLock};
-pub use scheduler::{KaiConfig, ProfileName, Scheduler, SchedulerProfile};
+pub use scheduler::{KaiConfig, Packing, ProfileName, Scheduler, SchedulerProfile};
 pub use server::{BindAddress, CertProvisionMode, Debugging, Listener, Server, WebhookServer};
 pub use topology::{
     ConstraintUpdates, OnBackendTopologyFailure, OnTopologyMissing, OnTopologyMissingAtStart, PreferredPacking,

@@ -20,6 +20,16 @@ words! {
     }
 }
 
+words! {
+    /// What counts among placements that touch equally few domains above the host.
+    pub enum Packing {
+        /// As few hosts as possible: the pods of a gang are close together.
+        FewestHosts = "FewestHosts",
+        /// Hosts with the least room first: whole hosts stay whole for gangs that need them.
+        SpareHosts = "SpareHosts",
+    }
+}
+
 /// A configured profile, with what can be set for it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "name", content = "config")]
@@ -49,6 +59,8 @@ pub struct Scheduler {
     /// The profile of workloads that name no scheduler. Never `kueue`.
     #[serde(rename = "defaultProfileName")]
     pub default_profile: ProfileName,
+    /// How `grove-scheduler` and the engine of `default-scheduler` choose hosts.
+    pub packing: Packing,
 }
 
 impl SchedulerProfile {
@@ -118,6 +130,7 @@ impl Scheduler {
         Self {
             profiles,
             default_profile,
+            packing: section.or("packing", Packing::FewestHosts),
         }
     }
 }

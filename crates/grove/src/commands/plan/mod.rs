@@ -16,6 +16,8 @@ mod tests;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use grove_api::config::Packing;
+
 use crate::exit::{self, Failure};
 use crate::output::{self, Format};
 
@@ -33,6 +35,16 @@ pub(crate) struct Args {
     /// The TopologyDomain that the operator was told to use
     #[arg(long, value_name = "NAME")]
     topology_domain_name: Option<String>,
+    /// Which hosts to take among equally few domains: FewestHosts, or SpareHosts to fill hosts that are broken into
+    #[arg(long, value_name = "WORD", value_parser = packing, default_value = Packing::FewestHosts.as_str())]
+    packing: Packing,
+}
+
+fn packing(word: &str) -> Result<Packing, String> {
+    Packing::from_word(word).ok_or_else(|| {
+        let words: Vec<&str> = Packing::ALL.iter().map(|known| known.as_str()).collect();
+        format!("it must be {}", words.join(" or "))
+    })
 }
 
 pub(crate) fn run(args: &Args) -> ExitCode {
@@ -56,7 +68,7 @@ fn answer(args: &Args) -> Result<ExitCode, Failure> {
         eprintln!("{note}");
     }
     let planned = expand::gangs(&input)?;
-    let answer = place::place(&input, &planned);
+    let answer = place::place(&input, &planned, args.packing);
     output::print(args.output, &answer, show::table)?;
     Ok(if answer.is_all_placed() {
         ExitCode::SUCCESS

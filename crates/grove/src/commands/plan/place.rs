@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use grove_api::PodGang;
+use grove_api::config::Packing;
 use grove_kubeplace::{GangRequest, Mirror, PodKey};
 use grove_placement::{Budget, Outcome, Plan, ScopeReport, Solver, Standing, explain, report};
 use grove_topology::Topology;
@@ -92,9 +93,9 @@ const BUDGETS: [Budget; 2] = [
     },
 ];
 
-pub(super) fn place(input: &Input, planned: &[PlannedGang]) -> Answer {
+pub(super) fn place(input: &Input, planned: &[PlannedGang], packing: Packing) -> Answer {
     let mut mirror = mirror(input);
-    let mut solver = Solver::new();
+    let mut solver = Solver::with_policy(grove_kubeplace::packing(packing));
     let mut unplaced = BTreeSet::new();
     let mut summary = Summary {
         nodes: input.nodes.len(),

@@ -1,5 +1,6 @@
 //! Texts in, places out: everything of the command but files and printing.
 
+use grove_api::config::Packing;
 use serde_json::{Value, json};
 
 use super::place::{Answer, GangAnswer, Verdict};
@@ -15,13 +16,17 @@ fn racks(gang: &GangAnswer) -> &[String] {
 }
 
 fn plan(texts: &[&str], levels: &[&str]) -> Result<Answer, Failure> {
+    plan_packed(texts, levels, Packing::FewestHosts)
+}
+
+fn plan_packed(texts: &[&str], levels: &[&str], packing: Packing) -> Result<Answer, Failure> {
     let mut input = read::Input::new(None);
     for (index, text) in texts.iter().enumerate() {
         input.add(text, &format!("file {index}"))?;
     }
     let levels: Vec<String> = levels.iter().map(|level| (*level).to_owned()).collect();
     input.complete(&levels)?;
-    Ok(place::place(&input, &expand::gangs(&input)?))
+    Ok(place::place(&input, &expand::gangs(&input)?, packing))
 }
 
 /// Hosts of 8 GPUs, `hosts` in each rack, in racks r0, r1, …
@@ -222,4 +227,24 @@ fn the_table_names_the_domains_and_the_reasons() {
     assert_eq!(lines[2], "default/b-0  infeasible  0     -");
     assert!(lines[4].starts_with("default/b-0: needs "), "{table}");
     assert_eq!(lines[5], "1 of 2 gangs and 2 of 11 pods have a place on 4 nodes");
+}
+
+/// Two of three hosts have room for three pods more; a gang of six fits there, and on the third alone.
+#[test]
+fn packing_decides_whether_a_gang_breaks_into_a_whole_host() {
+    let halves = ["a", "b"].map(|name| set(name, (1, 5), json!({})));
+    let six = set("six", (6, 1), json!({}));
+    let nodes = nodes(1, 3);
+    let texts = [&nodes, &halves[0], &halves[1], &six].map(String::as_str);
+    let hosts = |packing| {
+        let answer = plan_packed(&texts, &LEVELS, packing).expect("good files");
+        let gang = answer.gangs.last().expect("three gangs");
+        gang.pods
+            .iter()
+            .map(|pod| pod.node.clone())
+            .collect::<std::collections::BTreeSet<_>>()
+            .len()
+    };
+    assert_eq!(hosts(Packing::FewestHosts), 1);
+    assert_eq!(hosts(Packing::SpareHosts), 2);
 }
