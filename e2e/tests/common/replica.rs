@@ -6,7 +6,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use grove_e2e::{ControlPlane, Identity, eventually};
+use grove_e2e::eventually;
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 use tokio::process::{Child, Command};
@@ -21,17 +21,16 @@ pub(crate) struct Replica {
 }
 
 impl Replica {
-    /// Starts `grove <command>` with this configuration on a control plane.
-    pub(crate) fn start(grove: &Path, command: &str, config: &str, plane: &ControlPlane) -> Result<Self> {
+    /// Starts `grove <command>` with this configuration file, as somebody.
+    pub(crate) fn start(grove: &Path, command: &str, config: &str, kubeconfig: &Path) -> Result<Self> {
         let folder = TempDir::new()?;
         let path = folder.path().join("config.yaml");
-        let head = "apiVersion: operator.config.grove.io/v1alpha1\nkind: OperatorConfiguration\n";
-        fs::write(&path, format!("{head}{config}"))?;
+        fs::write(&path, config)?;
         let process = Command::new(grove)
             .args([command, "--config"])
             .arg(&path)
             .arg("--kubeconfig")
-            .arg(plane.kubeconfig(Identity::Admin))
+            .arg(kubeconfig)
             .stdout(Stdio::null())
             .stderr(File::create(folder.path().join("log"))?)
             .kill_on_drop(true)

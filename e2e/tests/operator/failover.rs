@@ -22,13 +22,14 @@ const NAMESPACE: &str = "failover";
 fn start(grove: &Path, plane: &ControlPlane) -> Result<Replica> {
     let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
     let config = format!(
-        "server:\n  webhooks: {{bindAddress: 127.0.0.1, port: {port}}}\n  healthProbes: {{port: 0}}\n  \
+        "apiVersion: operator.config.grove.io/v1alpha1\nkind: OperatorConfiguration\n\
+         server:\n  webhooks: {{bindAddress: 127.0.0.1, port: {port}}}\n  healthProbes: {{port: 0}}\n  \
          metrics: {{port: 0}}\n\
          leaderElection: {{enabled: true, leaseDuration: 10s, renewDeadline: 8s, retryPeriod: 500ms, \
          resourceNamespace: {NAMESPACE}}}\n\
          scheduler: {{profiles: [{{name: default-scheduler, default: true}}]}}\n"
     );
-    Replica::start(grove, "operator", &config, plane)
+    Replica::start(grove, "operator", &config, &plane.kubeconfig(Identity::Admin))
 }
 
 async fn pods_made(place: &Place, at_least: usize) -> Result<()> {

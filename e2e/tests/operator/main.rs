@@ -6,12 +6,16 @@
 mod failover;
 mod film;
 mod gangs;
+#[path = "../common/kinds.rs"]
+mod kinds;
 mod lifecycle;
 mod nvlink;
 #[path = "../common/replica.rs"]
 mod replica;
 mod scaling;
 mod sharing;
+#[path = "../common/space.rs"]
+mod space;
 mod support;
 mod trouble;
 mod updates;

@@ -2,36 +2,31 @@
 //! others.
 
 use std::collections::BTreeSet;
-use std::fmt::Debug;
 use std::sync::{Arc, LazyLock};
-use std::time::Duration;
 
 use anyhow::{Result, ensure};
+use grove_api::PodCliqueSet;
 use grove_api::config::{self, Overrides};
-use grove_api::{PodCliqueSet, crds, rights};
 use grove_controllers::{Operator, Settings};
 use grove_e2e::{ControlPlane, Identity, Shared, eventually};
 use grove_scenarios::compute_domain_definition;
 use jiff::Timestamp;
-use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::{Node, Pod};
-use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube::api::{Api, Patch, PatchParams, PostParams};
 use kube::{Client, Resource, ResourceExt};
-use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
 
-use crate::upgrade;
+use crate::space::{Kind, LIMIT, grant};
+pub(crate) use crate::space::{Space as Place, is_ready};
+use crate::{kinds, upgrade};
 
 static PLANE: Shared = Shared::new(|| ControlPlane::builder().nodes(20).scheduler(true));
 static OPERATOR: OnceCell<()> = OnceCell::const_new();
 /// Each test has a runtime of its own; the operator outlives them.
 static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().expect("threads can be started"));
-
-/// Ten times what a test takes on an idle machine.
-const LIMIT: Duration = Duration::from_secs(120);
 
 /// Ten pods: two of pc-a, and two replicas of sg-x with one pc-b and three pc-c each; one of everything is enough.
 pub(crate) const WORKLOAD: &str = r#"
@@ -64,22 +59,8 @@ spec:
     - {name: sg-x, cliqueNames: [pc-b, pc-c], replicas: 2, minAvailable: 1}
 "#;
 
-/// A kind that tests read and write.
-pub(crate) trait Kind:
-    Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + DeserializeOwned + Debug
-{
-}
-
-impl<K> Kind for K where K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + DeserializeOwned + Debug
-{}
-
-/// A namespace of its own on the shared control plane, in which the operator works.
-pub(crate) struct Place {
-    pub(crate) client: Client,
-    pub(crate) namespace: String,
-}
-
 impl Place {
+    /// A namespace of its own on the shared control plane, in which the operator works.
     pub(crate) async fn new(namespace: &str) -> Result<Self> {
         let place = Self::existing(namespace).await?;
         PLANE.get().await?.create_namespace(namespace).await?;
@@ -90,28 +71,7 @@ impl Place {
     pub(crate) async fn existing(namespace: &str) -> Result<Self> {
         let plane = PLANE.get().await?;
         OPERATOR.get_or_try_init(|| start(plane)).await?;
-        Ok(Self {
-            client: plane.client(Identity::Admin).await?,
-            namespace: namespace.to_owned(),
-        })
-    }
-
-    pub(crate) fn all<K: Kind>(&self) -> Api<K> {
-        Api::namespaced(self.client.clone(), &self.namespace)
-    }
-
-    pub(crate) async fn list<K: Kind>(&self) -> Result<Vec<K>> {
-        Ok(self.all::<K>().list(&ListParams::default()).await?.items)
-    }
-
-    pub(crate) async fn create(&self, manifest: &str) -> Result<PodCliqueSet> {
-        let set: PodCliqueSet = serde_saphyr::from_str(manifest)?;
-        Ok(self.all().create(&PostParams::default(), &set).await?)
-    }
-
-    pub(crate) async fn delete<K: Kind>(&self, name: &str) -> Result<()> {
-        self.all::<K>().delete(name, &DeleteParams::default()).await?;
-        Ok(())
+        Place::on(plane, namespace).await
     }
 
     pub(crate) async fn merge<K: Kind>(&self, name: &str, patch: Value) -> Result<K> {
@@ -177,46 +137,12 @@ impl Place {
         });
         Ok(pods.await?)
     }
-
-    /// Waits until something holds.
-    pub(crate) async fn until(&self, what: &str, holds: impl AsyncFn(&Self) -> Result<bool>) -> Result<()> {
-        eventually(what, LIMIT, async || -> Result<()> {
-            ensure!(holds(self).await?, "not yet");
-            Ok(())
-        })
-        .await?;
-        Ok(())
-    }
-}
-
-pub(crate) fn is_ready(pod: &Pod) -> bool {
-    let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
-    let mut ready = conditions.filter(|condition| condition.type_ == "Ready");
-    pod.metadata.deletion_timestamp.is_none() && ready.any(|condition| condition.status == "True")
 }
 
 /// Makes the API server serve Grove's kinds, and one of NVIDIA's.
 pub(crate) async fn install_kinds(plane: &ControlPlane) -> Result<()> {
-    let definitions = Api::all(plane.client(Identity::Admin).await?);
     let driver = serde_json::from_value(compute_domain_definition())?;
-    for definition in crds::all().iter().chain([&driver]) {
-        definitions.create(&PostParams::default(), definition).await?;
-    }
-    let admin = plane.client(Identity::Admin).await?;
-    eventually("our kinds to be served", LIMIT, async || -> Result<()> {
-        Api::<PodCliqueSet>::all(admin.clone())
-            .list(&ListParams::default())
-            .await?;
-        Api::<grove_api::PodGang>::all(admin.clone())
-            .list(&ListParams::default())
-            .await?;
-        Api::<grove_api::ComputeDomain>::all(admin.clone())
-            .list(&ListParams::default())
-            .await?;
-        Ok(())
-    })
-    .await?;
-    Ok(())
+    kinds::install_kinds(plane, &[driver]).await
 }
 
 async fn start(plane: &ControlPlane) -> Result<()> {
@@ -234,7 +160,7 @@ async fn start(plane: &ControlPlane) -> Result<()> {
         workers: 16,
         clock: Arc::new(Timestamp::now),
     };
-    grant(&plane.client(Identity::Admin).await?).await?;
+    grant(plane).await?;
     // The client belongs to the runtime that makes it.
     let config = plane.kubeconfig(Identity::Operator);
     RUNTIME.spawn(async move {
@@ -253,15 +179,6 @@ pub(crate) fn uids(pods: &[Pod]) -> BTreeSet<String> {
 pub(crate) fn images(pods: &[Pod]) -> BTreeSet<String> {
     let image = |pod: &Pod| pod.spec.as_ref()?.containers[0].image.clone();
     pods.iter().filter_map(image).collect()
-}
-
-/// Gives the operator's account the rights that the chart gives it, and no others.
-async fn grant(admin: &Client) -> Result<()> {
-    let params = PostParams::default();
-    let (cluster_wide, _) = rights::bindings("grove-system");
-    Api::all(admin.clone()).create(&params, &rights::cluster_role()).await?;
-    Api::all(admin.clone()).create(&params, &cluster_wide).await?;
-    Ok(())
 }
 
 pub(crate) fn names<K: Resource>(objects: &[K]) -> Vec<String> {

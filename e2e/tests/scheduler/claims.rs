@@ -12,6 +12,7 @@ use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
 
 use crate::place::{DEFAULT, GPU_HOST, Place};
+use crate::space::Space;
 
 /// A set of two pods in one rack, each with a claim for one device of the place's own driver.
 async fn create_set(place: &Place) -> Result<()> {
@@ -96,8 +97,8 @@ async fn pods_that_are_not_bound_in_time_are_made_anew_and_placed_again() -> Res
     place.add_nodes(2, 2, &GPU_HOST).await?;
     create_set(&place).await?;
     // Let go by the operator, and nowhere to be bound to.
-    let let_go = async |place: &Place| -> Result<Option<BTreeSet<String>>> {
-        let pods = place.list::<Pod>().await?;
+    let let_go = async |place: &Space| -> Result<Option<BTreeSet<String>>> {
+        let pods = place.pods().await?;
         let is_let_go = |pod: &Pod| json!(pod.spec)["schedulingGates"] == Value::Null;
         let all = pods.len() == 2 && pods.values().all(is_let_go);
         Ok(all.then(|| pods.values().filter_map(ResourceExt::uid).collect()))

@@ -4,14 +4,15 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use grove_api::config::SchedulerProfile;
-use grove_e2e::{ControlPlane, binary_for_test};
+use grove_e2e::{ControlPlane, Identity, binary_for_test};
 use grove_scenarios::audit::Audit;
 
 use crate::place::{GPU_HOST, Place, record, run_operator, set};
 use crate::replica::Replica;
 
 /// The usual lease: 15 s, renewed within 10 s, tried every 2 s.
-const CONFIG: &str = "server: {healthProbes: {port: 0}, metrics: {port: 0}}\n\
+const CONFIG: &str = "apiVersion: operator.config.grove.io/v1alpha1\nkind: OperatorConfiguration\n\
+                      server: {healthProbes: {port: 0}, metrics: {port: 0}}\n\
                       leaderElection: {enabled: true, resourceNamespace: failover}\n";
 const AFTER_KILL_MAX: Duration = Duration::from_secs(20);
 /// Of the best of three handovers: two seconds of it are the wait between two tries, and the machine has other work.
@@ -34,7 +35,7 @@ async fn a_second_replica_takes_over_in_time_and_binds_nothing_twice() -> Result
     let record = record(&plane).await?;
     let place = Place::on(&plane, "failover").await?;
     place.add_nodes(3, 2, &GPU_HOST).await?;
-    let start = || Replica::start(&grove, "scheduler", CONFIG, &plane);
+    let start = || Replica::start(&grove, "scheduler", CONFIG, &plane.kubeconfig(Identity::Admin));
 
     let first = start()?;
     first.says("elected leader").await?;

@@ -48,7 +48,7 @@ async fn gs1_a_gang_that_does_not_fit_waits_whole(stand: &'static Stand) -> Resu
     place.add_places(9).await?;
     place.create(&workload("gs1", true)).await?;
     place.scheduled("w-0", "False").await?;
-    let pods = place.list::<Pod>().await?;
+    let pods = place.pods().await?;
     assert!(pods.values().all(|pod| node_of(pod).is_none()), "all or none");
     place.add_places(1).await?;
     place.running(10, 10).await?;
@@ -81,7 +81,7 @@ async fn cordon(place: &Place, node: &str, on: bool) -> Result<()> {
 
 /// Takes a pod away; the name of its node.
 async fn lose(place: &Place, prefix: &str, with_its_place: bool) -> Result<String> {
-    let pods = place.list::<Pod>().await?;
+    let pods = place.pods().await?;
     let (name, pod) = pods
         .iter()
         .find(|(name, _)| name.starts_with(prefix))
@@ -95,12 +95,7 @@ async fn lose(place: &Place, prefix: &str, with_its_place: bool) -> Result<Strin
 }
 
 async fn uids(place: &Place) -> Result<BTreeSet<String>> {
-    Ok(place
-        .list::<Pod>()
-        .await?
-        .values()
-        .filter_map(ResourceExt::uid)
-        .collect())
+    Ok(place.pods().await?.values().filter_map(ResourceExt::uid).collect())
 }
 
 async fn gt1_a_lost_pod_recycles_the_whole_replica_after_the_delay(stand: &'static Stand) -> Result<()> {
@@ -112,7 +107,7 @@ async fn gt1_a_lost_pod_recycles_the_whole_replica_after_the_delay(stand: &'stat
     let node = lose(&place, "w-0-pc-a-", true).await?;
     place
         .until("all pods to be new, and none of them on a node", async |place| {
-            let pods = place.list::<Pod>().await?;
+            let pods = place.pods().await?;
             let is_new = |pod: &Pod| pod.uid().is_some_and(|uid| !before.contains(&uid));
             Ok(pods.len() == 10 && pods.values().all(|pod| is_new(pod) && node_of(pod).is_none()))
         })
@@ -149,7 +144,7 @@ async fn gt6_a_lost_pod_above_the_minimum_returns_to_its_rack(stand: &'static St
     lose(&place, "w-0-g-0-work-", true).await?;
     place
         .until("another pod to run in its stead", async |place| {
-            let pods = place.list::<Pod>().await?;
+            let pods = place.pods().await?;
             let is_new = |pod: &Pod| pod.uid().is_some_and(|uid| !before.contains(&uid));
             Ok(pods.len() == 3 && pods.values().all(is_ready) && pods.values().filter(|pod| is_new(pod)).count() == 1)
         })

@@ -5,13 +5,14 @@ use std::path::PathBuf;
 use anyhow::Result;
 use grove_api::PodCliqueSet;
 use grove_api::config::SchedulerProfile;
-use grove_e2e::{ControlPlane, binary_for_test};
+use grove_e2e::{ControlPlane, Identity, binary_for_test};
 use grove_scenarios::RACK;
 use grove_scenarios::audit::Audit;
 use k8s_openapi::api::core::v1::Pod;
 
 use crate::place::{GPU_HOST, Place, node_of, record, run_operator, set};
 use crate::replica::Replica;
+use crate::space::Space;
 
 /// Binds at which every run kills; `GROVE_EXHAUSTIVE` kills a hundred times.
 const SAMPLE: [usize; 6] = [1, 3, 6, 9, 12, 15];
@@ -21,11 +22,12 @@ const SETS: [&str; 4] = ["a", "b", "c", "d"];
 const PODS: usize = 4;
 
 /// Fifty requests a second, one after the other: between two binds there is time to die.
-const CONFIG: &str = "server: {healthProbes: {port: 0}, metrics: {port: 0}}\n\
+const CONFIG: &str = "apiVersion: operator.config.grove.io/v1alpha1\nkind: OperatorConfiguration\n\
+                      server: {healthProbes: {port: 0}, metrics: {port: 0}}\n\
                       runtimeClientConnection: {qps: 50, burst: 1}\nleaderElection: {enabled: false}\n";
 
-async fn bound(place: &Place) -> Result<usize> {
-    let pods = place.list::<Pod>().await?;
+async fn bound(place: &Space) -> Result<usize> {
+    let pods = place.pods().await?;
     Ok(pods.values().filter(|pod| node_of(pod).is_some()).count())
 }
 
@@ -42,17 +44,18 @@ async fn killed_at(place: &Place, (grove, plane): (&PathBuf, &ControlPlane), bin
     let all = SETS.len() * PODS;
     place
         .until("all pods to wait for the scheduler", async |place| {
-            let pods = place.list::<Pod>().await?;
+            let pods = place.pods().await?;
             Ok(pods.len() == all && pods.values().all(is_open))
         })
         .await?;
-    let first = Replica::start(grove, "scheduler", CONFIG, plane)?;
+    let start = || Replica::start(grove, "scheduler", CONFIG, &plane.kubeconfig(Identity::Admin));
+    let first = start()?;
     place
         .until("the bind to be seen", async |place| Ok(bound(place).await? >= binds))
         .await?;
     first.kill().await?;
     let left = bound(place).await?;
-    let second = Replica::start(grove, "scheduler", CONFIG, plane)?;
+    let second = start()?;
     place.running(all, all).await?;
     second.kill().await?;
     for name in SETS {

@@ -8,9 +8,13 @@ mod claims;
 mod failover;
 mod gangs;
 mod kills;
+#[path = "../common/kinds.rs"]
+mod kinds;
 mod place;
 #[path = "../common/record.rs"]
 mod record;
 #[path = "../common/replica.rs"]
 mod replica;
+#[path = "../common/space.rs"]
+mod space;
 mod volumes;

@@ -1,33 +1,32 @@
 //! A namespace with nodes of its own on a control plane where gangs are placed.
 
 use std::collections::BTreeMap;
-use std::fmt::Debug;
+use std::ops::Deref;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
+use grove_api::PodGang;
 use grove_api::config::{OperatorConfiguration, ProfileName, SchedulerProfile};
-use grove_api::{PodCliqueSet, PodGang, crds, rights};
 use grove_controllers::{Operator, Settings};
 use grove_e2e::{ControlPlane, Identity, Shared, eventually, node};
 use grove_scenarios::audit::Audit;
 use grove_scenarios::{RACK, configuration, levels};
 use grove_scheduler::{Policy, Scheduler};
 use jiff::Timestamp;
-use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::{Node, Pod};
-use kube::api::{Api, DeleteParams, ListParams, PostParams};
+use kube::api::{Api, ListParams, PostParams};
 use kube::config::Kubeconfig;
-use kube::{Client, Config, Resource, ResourceExt};
-use serde::de::DeserializeOwned;
+use kube::{Client, Config, ResourceExt};
 use tokio::runtime::Runtime;
 use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
 
+use crate::kinds::install_kinds;
 use crate::record::Record;
+pub(crate) use crate::space::is_ready;
+use crate::space::{LIMIT, Space, grant};
 
-/// Ten times what a test takes on an idle machine.
-const LIMIT: Duration = Duration::from_secs(120);
 /// Shorter than the usual one, which is longer than tests should be.
 pub(crate) const GRACE: Duration = Duration::from_secs(5);
 
@@ -102,7 +101,7 @@ fn configured(profile: &SchedulerProfile) -> OperatorConfiguration {
 
 /// Starts an operator with the rights of its role and no others. It ends with the process.
 pub(crate) async fn run_operator(plane: &ControlPlane, profile: &SchedulerProfile) -> Result<()> {
-    install_kinds(plane).await?;
+    install_kinds(plane, &[]).await?;
     grant(plane).await?;
     let configuration = configured(profile);
     let settings = Settings {
@@ -147,34 +146,6 @@ pub(crate) async fn record(plane: &ControlPlane) -> Result<Record> {
     Ok(RUNTIME.spawn(async move { Record::start(&client) }).await?)
 }
 
-/// Makes the API server serve Grove's kinds.
-async fn install_kinds(plane: &ControlPlane) -> Result<()> {
-    let admin = plane.client(Identity::Admin).await?;
-    for definition in crds::all() {
-        Api::all(admin.clone())
-            .create(&PostParams::default(), &definition)
-            .await?;
-    }
-    let every = ListParams::default();
-    eventually("our kinds to be served", LIMIT, async || -> Result<()> {
-        Api::<PodCliqueSet>::all(admin.clone()).list(&every).await?;
-        Api::<PodGang>::all(admin.clone()).list(&every).await?;
-        Ok(())
-    })
-    .await?;
-    Ok(())
-}
-
-/// Gives the operator's account the rights that the chart gives it.
-async fn grant(plane: &ControlPlane) -> Result<()> {
-    let admin = plane.client(Identity::Admin).await?;
-    let (cluster_wide, _) = rights::bindings("grove-system");
-    let params = PostParams::default();
-    Api::all(admin.clone()).create(&params, &rights::cluster_role()).await?;
-    Api::all(admin).create(&params, &cluster_wide).await?;
-    Ok(())
-}
-
 pub(crate) const GPU_HOST: [(&str, &str); 4] = [
     ("cpu", "64"),
     ("memory", "64Gi"),
@@ -192,20 +163,26 @@ pub(crate) fn set(name: &str, place: &str, pods: usize, gpus: usize) -> String {
     )
 }
 
-/// A kind that tests read and write.
-pub(crate) trait Kind:
-    Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + DeserializeOwned + Debug
-{
-}
-
-impl<K> Kind for K where K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + DeserializeOwned + Debug
-{}
-
 /// A namespace of its own, in which gangs are placed on nodes that carry its name.
 pub(crate) struct Place {
-    pub(crate) client: Client,
-    pub(crate) namespace: String,
+    space: Space,
     stand: Option<&'static Stand>,
+}
+
+impl Space {
+    /// All pods by name.
+    pub(crate) async fn pods(&self) -> Result<BTreeMap<String, Pod>> {
+        let pods = self.list::<Pod>().await?;
+        Ok(pods.into_iter().map(|pod| (pod.name_any(), pod)).collect())
+    }
+}
+
+impl Deref for Place {
+    type Target = Space;
+
+    fn deref(&self) -> &Space {
+        &self.space
+    }
 }
 
 impl Place {
@@ -222,29 +199,9 @@ impl Place {
     pub(crate) async fn on(plane: &ControlPlane, namespace: &str) -> Result<Self> {
         plane.create_namespace(namespace).await?;
         Ok(Self {
-            client: plane.client(Identity::Admin).await?,
-            namespace: namespace.to_owned(),
+            space: Space::on(plane, namespace).await?,
             stand: None,
         })
-    }
-
-    pub(crate) fn all<K: Kind>(&self) -> Api<K> {
-        Api::namespaced(self.client.clone(), &self.namespace)
-    }
-
-    pub(crate) async fn list<K: Kind>(&self) -> Result<BTreeMap<String, K>> {
-        let found = self.all::<K>().list(&ListParams::default()).await?;
-        Ok(found.into_iter().map(|object| (object.name_any(), object)).collect())
-    }
-
-    pub(crate) async fn create(&self, manifest: &str) -> Result<PodCliqueSet> {
-        let set: PodCliqueSet = serde_saphyr::from_str(manifest)?;
-        Ok(self.all().create(&PostParams::default(), &set).await?)
-    }
-
-    pub(crate) async fn delete<K: Kind>(&self, name: &str) -> Result<()> {
-        self.all::<K>().delete(name, &DeleteParams::default()).await?;
-        Ok(())
     }
 
     /// Adds the nodes `<namespace>-<index>`: so many in each rack, with this capacity.
@@ -275,7 +232,7 @@ impl Place {
     pub(crate) async fn running(&self, ready: usize, all: usize) -> Result<BTreeMap<String, Pod>> {
         let what = format!("{ready} of {all} pods to run");
         let pods = eventually(what, LIMIT, async || -> Result<BTreeMap<String, Pod>> {
-            let pods = self.list::<Pod>().await?;
+            let pods = self.pods().await?;
             let found = pods.values().filter(|pod| is_ready(pod)).count();
             ensure!(found == ready && pods.len() == all, "{found} of {} do", pods.len());
             Ok(pods)
@@ -304,7 +261,7 @@ impl Place {
     pub(crate) async fn domains(&self, prefix: &str, key: &str) -> Result<Vec<String>> {
         let nodes = Api::<Node>::all(self.client.clone());
         let mut found = Vec::new();
-        for (name, pod) in self.list::<Pod>().await? {
+        for (name, pod) in self.pods().await? {
             let node = node_of(&pod).filter(|_| name.starts_with(prefix));
             if let Some(node) = node {
                 let node = nodes.get(node).await?;
@@ -314,16 +271,6 @@ impl Place {
         found.sort();
         found.dedup();
         Ok(found)
-    }
-
-    /// Waits until something holds.
-    pub(crate) async fn until(&self, what: &str, holds: impl AsyncFn(&Self) -> Result<bool>) -> Result<()> {
-        eventually(what, LIMIT, async || -> Result<()> {
-            ensure!(holds(self).await?, "not yet");
-            Ok(())
-        })
-        .await?;
-        Ok(())
     }
 
     /// Judges every moment of the control plane up to now.
@@ -340,10 +287,4 @@ impl Place {
 
 pub(crate) fn node_of(pod: &Pod) -> Option<&str> {
     pod.spec.as_ref()?.node_name.as_deref()
-}
-
-pub(crate) fn is_ready(pod: &Pod) -> bool {
-    let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
-    let mut ready = conditions.filter(|condition| condition.type_ == "Ready");
-    pod.metadata.deletion_timestamp.is_none() && ready.any(|condition| condition.status == "True")
 }

@@ -4,6 +4,8 @@
 //! Topologies, webhooks and definitions are the whole cluster's, so one scenario runs at a time, each in a namespace of its
 //! own, and leaves nothing behind.
 
+#[path = "../common/kinds.rs"]
+mod kinds;
 #[path = "../common/record.rs"]
 mod record;
 mod stage;

@@ -10,7 +10,7 @@ use grove_admission::certificates::{Auto, Lifetimes, server_names};
 use grove_admission::registration::{Endpoint, Turn};
 use grove_admission::{Admission, Policy, Provision};
 use grove_api::config::{OperatorConfiguration, ProfileName, SchedulerProfile};
-use grove_api::{ClusterTopology, PodCliqueSet, crds};
+use grove_api::{ClusterTopology, PodCliqueSet};
 use grove_controllers::{Operator, Settings};
 use grove_e2e::{ControlPlane, Identity, Shared, eventually, node};
 use grove_scenarios::audit::Audit;
@@ -18,9 +18,9 @@ use grove_scenarios::{CAPACITY, Stage, configuration, nodes, set};
 use grove_scheduler::{Policy as PlacingPolicy, Scheduler};
 use jiff::Timestamp;
 use k8s_openapi::api::admissionregistration::v1::{MutatingWebhookConfiguration, ValidatingWebhookConfiguration};
-use k8s_openapi::api::core::v1::{Namespace, Node};
+use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::api::{Api, DeleteParams, ListParams, ObjectMeta, Patch, PatchParams, PostParams};
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::config::{Config, KubeConfigOptions, Kubeconfig};
 use kube::{Client, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
@@ -30,6 +30,7 @@ use tokio::sync::{OnceCell, watch};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+use crate::kinds::install_kinds;
 use crate::record::Record;
 
 const LIMIT: Duration = Duration::from_secs(90);
@@ -81,7 +82,12 @@ impl RealStage {
     pub(crate) async fn set_up(namespace: &str, placer: SchedulerProfile) -> Result<Self> {
         let plane = PLANE.get().await?;
         let admin = plane.client(Identity::Admin).await?;
-        KINDS.get_or_try_init(|| install(&admin)).await?;
+        KINDS
+            .get_or_try_init(async || {
+                plane.create_namespace(OPERATORS_NAMESPACE).await?;
+                install_kinds(plane, &[]).await
+            })
+            .await?;
         plane.create_namespace(namespace).await?;
         Ok(Self {
             operator: operator(plane).await?,
@@ -248,37 +254,6 @@ async fn operator(plane: &ControlPlane) -> Result<Client> {
     config.auth_info.impersonate = Some(Identity::Operator.username().to_owned());
     config.auth_info.impersonate_groups = Some(vec!["system:masters".to_owned()]);
     Ok(Client::try_from(config)?)
-}
-
-async fn install(admin: &Client) -> Result<()> {
-    let definitions = Api::<CustomResourceDefinition>::all(admin.clone());
-    for definition in crds::all() {
-        definitions.create(&PostParams::default(), &definition).await?;
-    }
-    let namespace = Namespace {
-        metadata: ObjectMeta {
-            name: Some(OPERATORS_NAMESPACE.to_owned()),
-            ..ObjectMeta::default()
-        },
-        ..Namespace::default()
-    };
-    let namespaces = Api::<Namespace>::all(admin.clone());
-    namespaces.create(&PostParams::default(), &namespace).await?;
-    eventually("our kinds to be served", LIMIT, async || -> Result<()> {
-        for definition in definitions.list(&ListParams::default()).await? {
-            let conditions = definition.status.and_then(|status| status.conditions);
-            let mut established = conditions.into_iter().flatten();
-            let is_served = established.any(|condition| condition.type_ == "Established" && condition.status == "True");
-            ensure!(
-                is_served,
-                "{} is not served",
-                definition.metadata.name.unwrap_or_default()
-            );
-        }
-        Ok(())
-    })
-    .await?;
-    Ok(())
 }
 
 /// Deletes every object of a kind, whoever holds it.
