@@ -177,7 +177,8 @@ async fn gt6_a_lost_pod_of_a_scaled_gang_is_just_replaced() -> Result<()> {
 fn awaited(pod: &Pod) -> Vec<String> {
     let inits = pod.spec.iter().flat_map(|spec| spec.init_containers.iter().flatten());
     let ours = inits.filter(|init| init.name == "grove-initc");
-    ours.flat_map(|init| init.args.clone().unwrap_or_default()).collect()
+    let args = ours.flat_map(|init| init.args.clone().unwrap_or_default());
+    args.filter(|arg| arg.starts_with("--podcliques=")).collect()
 }
 
 /// SO3: with an explicit order each pod waits for the cliques that it names, in its own gang.
