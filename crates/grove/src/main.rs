@@ -20,6 +20,7 @@ mod profile;
 mod racks;
 mod rate_limit;
 mod topologies;
+mod words;
 
 use std::alloc::System;
 use std::process::ExitCode;
@@ -60,6 +61,8 @@ enum Command {
     Plan(commands::plan::Args),
     /// Run the scheduler: it binds gangs whole, inside the domains that they require, or says why it cannot
     Scheduler(commands::scheduler::Args),
+    /// Show each PodCliqueSet on a line: how much of it runs, where, how well, and why not
+    Status(commands::status::Args),
     /// Wait until PodCliques are ready; the init container that keeps a start order
     WaitFor(commands::wait_for::Args),
     /// Topologies of a cluster: which there are, who uses them, and whether the nodes' labels are right
@@ -77,6 +80,7 @@ fn main() -> ExitCode {
         Command::Operator(args) => commands::operator::run(&args),
         Command::Plan(args) => commands::plan::run(&args),
         Command::Scheduler(args) => commands::scheduler::run(&args),
+        Command::Status(args) => commands::status::run(&args),
         Command::WaitFor(args) => commands::wait_for::run(&args),
         Command::Topology(args) => commands::topology::run(&args),
     }

@@ -9,5 +9,6 @@ pub(crate) mod operator;
 pub(crate) mod plan;
 pub(crate) mod rbac;
 pub(crate) mod scheduler;
+pub(crate) mod status;
 pub(crate) mod topology;
 pub(crate) mod wait_for;

@@ -1,4 +1,4 @@
-//! `grove explain` beside a running demo: what it says of gangs that run and of gangs that wait.
+//! `grove explain` and `grove status` beside a running demo: what they say of gangs that run and of gangs that wait.
 
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
@@ -65,14 +65,17 @@ async fn demo() -> (Child, PathBuf) {
     (child, kubeconfig.expect("the demo tells its kubeconfig"))
 }
 
-async fn explain(kubeconfig: &Path, args: &[&str]) -> Output {
-    let explain = Command::new(env!("CARGO_BIN_EXE_grove"))
-        .arg("explain")
+async fn grove(kubeconfig: &Path, args: &[&str]) -> Output {
+    let output = Command::new(env!("CARGO_BIN_EXE_grove"))
         .args(args)
         .arg("--kubeconfig")
         .arg(kubeconfig)
         .output();
-    timeout(PATIENCE, explain).await.unwrap().unwrap()
+    timeout(PATIENCE, output).await.unwrap().unwrap()
+}
+
+async fn explain(kubeconfig: &Path, args: &[&str]) -> Output {
+    grove(kubeconfig, &[&["explain"], args].concat()).await
 }
 
 async fn client(kubeconfig: &Path) -> Client {
@@ -126,6 +129,28 @@ async fn gangs_that_run_tell_where_and_gangs_that_wait_tell_why() {
     assert!(
         need.starts_with("40 pods of giant-0-worker (") && need.ends_with(" in one rack"),
         "{need}"
+    );
+
+    let status = grove(&kubeconfig, &["status", "-A"]).await;
+    let text = String::from_utf8(status.stdout).unwrap();
+    assert_eq!(status.status.code(), Some(0), "{text}");
+    let line = |name: &str| {
+        text.lines()
+            .find(|line| line.split_whitespace().nth(1) == Some(name))
+            .unwrap()
+    };
+    assert!(
+        line("giant").contains("0/40") && line("giant").ends_with(" TooLarge"),
+        "{text}"
+    );
+    assert!(line("disaggregated").contains(" Running"), "{text}");
+    assert!(text.ends_with("next: grove explain pcs giant -n default\n"), "{text}");
+    let unknown = grove(&kubeconfig, &["status", "gian"]).await;
+    let said = String::from_utf8(unknown.stderr).unwrap();
+    assert_eq!(
+        (unknown.status.code(), said.contains("did you mean \"giant\"?")),
+        (Some(2), true),
+        "{said}"
     );
 
     let unknown = explain(&kubeconfig, &["pcs", "gaint"]).await;

@@ -21,6 +21,7 @@ use serde::Serialize;
 use crate::client::{Cluster, no_answer};
 use crate::exit::{self, Failure};
 use crate::output::{self, Format, columns, row};
+use crate::words::{self, age};
 use better::Today;
 
 #[derive(Debug, clap::Args)]
@@ -202,26 +203,7 @@ fn not_found(args: &Args, known: &[String]) -> String {
     if args.kind == Kind::Pcs && known.contains(name) {
         return format!("PodCliqueSet \"{name}\" in namespace {namespace} has no gangs yet; is the operator running?");
     }
-    match known.iter().find(|other| is_close(other, name)) {
-        Some(other) => format!("{kind} \"{name}\" not found in namespace {namespace}; did you mean \"{other}\"?"),
-        None => format!("{kind} \"{name}\" not found in namespace {namespace}; check -n"),
-    }
-}
-
-/// Whether one letter was left out, added or mistaken, or one name begins with the other.
-fn is_close(one: &str, other: &str) -> bool {
-    let common = one
-        .chars()
-        .zip(other.chars())
-        .take_while(|(one, other)| one == other)
-        .count();
-    let rest = |text: &str, from: usize| text.chars().skip(from).collect::<String>();
-    let (one_rest, other_rest) = (rest(one, common), rest(other, common));
-    let after = |text: &str| rest(text, 1);
-    after(&one_rest) == other_rest
-        || one_rest == after(&other_rest)
-        || after(&one_rest) == after(&other_rest)
-        || (common > 2 && (one_rest.is_empty() || other_rest.is_empty()))
+    words::not_found(kind, name, namespace, known)
 }
 
 const RUNNING: &str = "Running";
@@ -300,16 +282,6 @@ fn head(item: &Item, now: Timestamp) -> String {
         .map(|since| format!(" {}", age(since, now)))
         .unwrap_or_default();
     format!("{}  {}{age}", item.gang, item.state.to_uppercase())
-}
-
-fn age(since: Timestamp, now: Timestamp) -> String {
-    let seconds = now.duration_since(since).as_secs().max(0);
-    match seconds {
-        0..60 => format!("{seconds}s"),
-        60..3600 => format!("{}m{:02}s", seconds / 60, seconds % 60),
-        3600..86_400 => format!("{}h{:02}m", seconds / 3600, seconds % 3600 / 60),
-        _ => format!("{}d{:02}h", seconds / 86_400, seconds % 86_400 / 3600),
-    }
 }
 
 fn waiting(item: &Item, pending: &PendingExplanation, now: Timestamp) -> String {
@@ -419,11 +391,5 @@ mod tests {
             told(json!({})),
             "train-0  PENDING  no scheduler has looked at it yet; is one running?"
         );
-    }
-
-    #[test]
-    fn a_name_that_is_nearly_right_is_proposed() {
-        assert!(is_close("llama", "lama") && !is_close("train", "trian") && is_close("llama-0", "llama"));
-        assert!(!is_close("a", "b-something"));
     }
 }

@@ -1,0 +1,386 @@
+//! `grove status [NAME]`: one line for each PodCliqueSet: how much of it runs, where, how well, and why not.
+//!
+//! It reads sets, gangs and cliques, which their author may read, and computes nothing anew: the words are those of the
+//! objects. Exit code 0 whatever it finds; `grove explain` is the command that fails while a gang waits.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use grove_api::conditions::podgang::SCHEDULED;
+use grove_api::config::ClientConnection;
+use grove_api::{PodClique, PodCliqueSet, PodGang, labels};
+use jiff::Timestamp;
+use kube::ResourceExt;
+use kube::api::{Api, ListParams};
+use serde::Serialize;
+
+use crate::client::{Cluster, no_answer};
+use crate::exit::{self, Failure};
+use crate::output::{self, Format, columns, row};
+use crate::words::{age, not_found};
+
+/// So many domains are named; more are counted.
+const DOMAINS_SHOWN: usize = 3;
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The PodCliqueSet to look at; by default all of the namespace
+    name: Option<String>,
+    #[arg(short, long, default_value = "default", conflicts_with = "all_namespaces")]
+    namespace: String,
+    /// Those of all namespaces
+    #[arg(short = 'A', long, conflicts_with = "name")]
+    all_namespaces: bool,
+    /// The cluster to look at; by default that of the environment
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+    /// How to print: table for people, json or yaml for programs
+    #[arg(short, long, value_enum, default_value_t = Format::Table)]
+    output: Format,
+}
+
+/// Where one set stands.
+#[derive(Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Line {
+    namespace: String,
+    name: String,
+    replicas: Part,
+    gangs: Part,
+    pods: Part,
+    placed_in: Vec<Place>,
+    /// The lowest of its gangs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    score: Option<f64>,
+    state: &'static str,
+    /// Why the gang that has waited longest waits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pending_since: Option<Timestamp>,
+}
+
+/// A level, and the domains of it that hold pods.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+struct Place {
+    level: String,
+    domains: Vec<String>,
+}
+
+/// So many of so many.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+struct Part {
+    ready: i32,
+    wanted: i32,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Answer {
+    api_version: &'static str,
+    kind: &'static str,
+    generated_at: Timestamp,
+    items: Vec<Line>,
+}
+
+pub(crate) fn run(args: &Args) -> ExitCode {
+    let runtime = match exit::runtime() {
+        Ok(runtime) => runtime,
+        Err(error) => return exit::usage(Err(error)),
+    };
+    match runtime.block_on(answer(args, Timestamp::now())) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("{failure}");
+            failure.exit_code()
+        }
+    }
+}
+
+async fn answer(args: &Args, now: Timestamp) -> Result<(), Failure> {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let cluster = Cluster::connect(args.kubeconfig.as_deref(), &ClientConnection::default()).await?;
+    cluster.own_user().await?;
+    let failed = |error| Failure::NoAnswer(no_answer(&cluster.address, error));
+    let mut sets: Vec<PodCliqueSet> = all(&cluster, args).await.map_err(failed)?;
+    if let Some(name) = &args.name {
+        let known: Vec<String> = sets.iter().map(ResourceExt::name_any).collect();
+        sets.retain(|set| set.name_any() == *name);
+        if sets.is_empty() {
+            return Err(Failure::Usage(not_found("PodCliqueSet", name, &args.namespace, &known)));
+        }
+    }
+    let gangs = by_set::<PodGang>(all(&cluster, args).await.map_err(failed)?);
+    let cliques = by_set::<PodClique>(all(&cluster, args).await.map_err(failed)?);
+    let of = |set: &PodCliqueSet| (set.namespace().unwrap_or_default(), set.name_any());
+    let items = sets.iter().map(|set| {
+        let key = of(set);
+        let none = (Vec::new(), Vec::new());
+        line(
+            set,
+            gangs.get(&key).unwrap_or(&none.0),
+            cliques.get(&key).unwrap_or(&none.1),
+        )
+    });
+    let answer = Answer {
+        api_version: "cli.grove.io/v1",
+        kind: "Status",
+        generated_at: now,
+        items: items.collect(),
+    };
+    output::print(args.output, &answer, |answer| table(answer, args.all_namespaces))
+}
+
+async fn all<K>(cluster: &Cluster, args: &Args) -> kube::Result<Vec<K>>
+where
+    K: kube::Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope>
+        + Clone
+        + serde::de::DeserializeOwned
+        + std::fmt::Debug,
+{
+    let api = match args.all_namespaces {
+        true => Api::<K>::all(cluster.client.clone()),
+        false => Api::namespaced(cluster.client.clone(), &args.namespace),
+    };
+    Ok(api.list(&ListParams::default()).await?.items)
+}
+
+/// Objects by the namespace and name of the set that they belong to.
+fn by_set<K: ResourceExt>(objects: Vec<K>) -> BTreeMap<(String, String), Vec<K>> {
+    let mut found: BTreeMap<(String, String), Vec<K>> = BTreeMap::new();
+    for object in objects {
+        if let Some(set) = object.labels().get(labels::PART_OF).cloned() {
+            found
+                .entry((object.namespace().unwrap_or_default(), set))
+                .or_default()
+                .push(object);
+        }
+    }
+    found
+}
+
+fn line(set: &PodCliqueSet, gangs: &[PodGang], cliques: &[PodClique]) -> Line {
+    let status = |gang: &PodGang| gang.status.clone().unwrap_or_default();
+    let scheduled = |gang: &PodGang| {
+        status(gang)
+            .conditions
+            .into_iter()
+            .find(|found| found.type_ == SCHEDULED)
+    };
+    let is_placed = |gang: &&PodGang| scheduled(gang).is_some_and(|condition| condition.status == "True");
+    let placed = gangs.iter().filter(is_placed).count();
+    let longest = gangs
+        .iter()
+        .filter(|gang| !is_placed(gang))
+        .min_by_key(|gang| gang.creation_timestamp().map(|time| time.0));
+    let pods = cliques.iter().fold(Part::default(), |sum, clique| Part {
+        ready: sum.ready + clique.status.as_ref().map_or(0, |status| status.ready_replicas),
+        wanted: sum.wanted + clique.spec.replicas,
+    });
+    let scores = gangs.iter().filter_map(|gang| status(gang).placement_score);
+    Line {
+        namespace: set.namespace().unwrap_or_default(),
+        name: set.name_any(),
+        replicas: Part {
+            ready: set.status.as_ref().map_or(0, |status| status.available_replicas),
+            wanted: set.spec.replicas,
+        },
+        gangs: Part {
+            ready: i32::try_from(placed).unwrap_or(i32::MAX),
+            wanted: i32::try_from(gangs.len()).unwrap_or(i32::MAX),
+        },
+        pods,
+        placed_in: places(gangs),
+        score: scores.reduce(f64::min),
+        state: match longest {
+            _ if gangs.is_empty() && set.spec.replicas > 0 => "Forming",
+            Some(_) => "Pending",
+            None if pods.ready < pods.wanted => "Starting",
+            None => "Running",
+        },
+        reason: longest.map(|gang| match status(gang).pending {
+            Some(pending) => pending.reason,
+            None => "NotLookedAt".to_owned(),
+        }),
+        pending_since: longest.and_then(|gang| gang.creation_timestamp().map(|time| time.0)),
+    }
+}
+
+/// The domains that the gangs lie in, level by level as the scheduler lists them, broadest first.
+fn places(gangs: &[PodGang]) -> Vec<Place> {
+    let mut places: Vec<Place> = Vec::new();
+    for gang in gangs {
+        let name = gang.name_any();
+        let placement = gang.status.iter().flat_map(|status| &status.placement);
+        for own in placement.filter(|place| place.scope == name) {
+            let at = places
+                .iter()
+                .position(|place| place.level == own.level)
+                .unwrap_or_else(|| {
+                    places.push(Place {
+                        level: own.level.clone(),
+                        domains: vec![],
+                    });
+                    places.len() - 1
+                });
+            places[at].domains.extend(own.domains.iter().cloned());
+        }
+    }
+    for place in &mut places {
+        place.domains.sort_unstable();
+        place.domains.dedup();
+    }
+    places
+}
+
+/// `rack r1`; `block b1 (racks r1 r2)`; `7 racks`. The narrowest level that holds the whole set, and what it spreads over there.
+fn place_words(places: &[Place]) -> String {
+    let together = places.iter().rposition(|place| place.domains.len() == 1);
+    let words = |place: &Place| match place.domains.as_slice() {
+        [domain] => format!("{} {domain}", place.level),
+        few if few.len() <= DOMAINS_SHOWN => format!("{}s {}", place.level, few.join(" ")),
+        many => format!("{} {}s", many.len(), place.level),
+    };
+    // On which hosts pods are is for `kubectl get pods -o wide`.
+    let parts = |from: usize| places.get(from).filter(|place| place.level != "host").map(&words);
+    match together {
+        Some(at) => match parts(at + 1) {
+            Some(parts) => format!("{} ({parts})", words(&places[at])),
+            None => words(&places[at]),
+        },
+        None => places.first().map_or("-".to_owned(), words),
+    }
+}
+
+fn table(answer: &Answer, shows_namespaces: bool) -> String {
+    if answer.items.is_empty() {
+        return "no PodCliqueSets here; examples/simple.yaml is a first one".to_owned();
+    }
+    let mut rows = vec![row(["NAME", "READY", "GANGS", "PODS", "PLACED IN", "SCORE", "STATE"])];
+    rows.extend(answer.items.iter().map(|line| cells(line, answer.generated_at)));
+    if shows_namespaces {
+        rows[0].insert(0, "NAMESPACE".to_owned());
+        for (row, line) in rows.iter_mut().skip(1).zip(&answer.items) {
+            row.insert(0, line.namespace.clone());
+        }
+    }
+    let waiting: Vec<&Line> = answer.items.iter().filter(|line| line.state == "Pending").collect();
+    let running = answer.items.iter().filter(|line| line.state == "Running").count();
+    let next = waiting
+        .first()
+        .map(|line| format!("; next: grove explain pcs {} -n {}", line.name, line.namespace));
+    format!(
+        "{}\n{running} running, {} pending{}",
+        columns(&rows),
+        waiting.len(),
+        next.unwrap_or_default()
+    )
+}
+
+fn cells(line: &Line, now: Timestamp) -> Vec<String> {
+    let part = |part: Part| format!("{}/{}", part.ready, part.wanted);
+    let placed = place_words(&line.placed_in);
+    let state = match (line.state, &line.reason, line.pending_since) {
+        ("Pending", Some(reason), Some(since)) => format!("Pending {} {reason}", age(since, now)),
+        ("Running", ..) if line.score.is_some_and(|score| score < 1.0) => "Running, spilled".to_owned(),
+        (state, ..) => state.to_owned(),
+    };
+    let score = line.score.map_or("-".to_owned(), |score| format!("{score:.2}"));
+    row([
+        &line.name,
+        &part(line.replicas),
+        &part(line.gangs),
+        &part(line.pods),
+        &placed,
+        &score,
+        &state,
+    ])
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn set(name: &str, available: i32) -> PodCliqueSet {
+        let object = json!({"metadata": {"name": name, "namespace": "demo"},
+            "spec": {"replicas": 1, "template": {"cliques": []}}, "status": {"availableReplicas": available}});
+        serde_json::from_value(object).unwrap()
+    }
+
+    fn gang(name: &str, status: Value) -> PodGang {
+        let object = json!({"metadata": {"name": name, "creationTimestamp": "2026-01-01T00:00:00Z"},
+            "spec": {"podgroups": []}, "status": status});
+        serde_json::from_value(object).unwrap()
+    }
+
+    fn placed(name: &str, racks: &[&str], score: f64) -> PodGang {
+        let condition = json!({"type": "Scheduled", "status": "True", "reason": "R", "message": "m",
+            "lastTransitionTime": "2026-01-01T00:00:00Z"});
+        let placement = json!([{"scope": name, "level": "block", "domains": ["b1"]},
+            {"scope": name, "level": "rack", "domains": racks}, {"scope": "else", "level": "host", "domains": ["h1"]}]);
+        gang(
+            name,
+            json!({"conditions": [condition], "placement": placement, "placementScore": score}),
+        )
+    }
+
+    fn clique(ready: i32, wanted: i32) -> PodClique {
+        let object = json!({"metadata": {"name": "c"},
+            "spec": {"roleName": "c", "replicas": wanted, "podSpec": {"containers": []}},
+            "status": {"readyReplicas": ready}});
+        serde_json::from_value(object).unwrap()
+    }
+
+    fn shown(lines: Vec<Line>) -> String {
+        let answer = Answer {
+            api_version: "cli.grove.io/v1",
+            kind: "Status",
+            generated_at: "2026-01-01T00:00:12Z".parse().unwrap(),
+            items: lines,
+        };
+        table(&answer, false)
+    }
+
+    #[test]
+    fn each_set_is_one_line_and_the_next_command_is_named() {
+        let pending = json!({"pending": {"reason": "TooLarge", "message": "m", "waiting": "Never"}});
+        let many = ["r1", "r2", "r3", "r4"];
+        let lines = vec![
+            line(
+                &set("llama", 1),
+                &[placed("g", &["r1"], 1.0), placed("h", &["r2"], 1.0)],
+                &[clique(7, 7)],
+            ),
+            line(&set("giant", 0), &[gang("giant-0", pending)], &[clique(0, 5)]),
+            line(&set("wide", 1), &[placed("g", &many, 0.5)], &[clique(8, 8)]),
+            line(&set("slow", 0), &[placed("g", &["r1"], 1.0)], &[clique(1, 2)]),
+            line(&set("new", 0), &[], &[]),
+        ];
+        let expected = "\
+NAME   READY  GANGS  PODS  PLACED IN               SCORE  STATE
+llama  1/1    2/2    7/7   block b1 (racks r1 r2)  1.00   Running
+giant  0/1    0/1    0/5   -                       -      Pending 12s TooLarge
+wide   1/1    1/1    8/8   block b1 (4 racks)      0.50   Running, spilled
+slow   0/1    1/1    1/2   rack r1                 1.00   Starting
+new    0/1    0/0    0/0   -                       -      Forming
+2 running, 1 pending; next: grove explain pcs giant -n demo";
+        assert_eq!(shown(lines), expected);
+    }
+
+    #[test]
+    fn a_gang_that_nobody_looked_at_is_pending_too() {
+        let line = line(&set("a", 0), &[gang("a-0", json!({}))], &[]);
+        assert_eq!((line.state, line.reason.as_deref()), ("Pending", Some("NotLookedAt")));
+    }
+
+    #[test]
+    fn an_empty_namespace_says_what_to_do() {
+        assert_eq!(
+            shown(vec![]),
+            "no PodCliqueSets here; examples/simple.yaml is a first one"
+        );
+    }
+}
