@@ -1,6 +1,7 @@
 //! Every chore of the project: `cargo xtask --help`.
 
 mod bench;
+mod dist;
 mod files;
 mod generate;
 mod kit;
@@ -39,6 +40,8 @@ enum Chore {
         #[arg(default_value_t = 200_000)]
         cases: u64,
     },
+    /// Makes what is shipped: an image with one static program, and the chart as an archive.
+    Dist(dist::Args),
     /// Builds, starts and stops the real control plane for tests.
     Kit(kit::Args),
 }
@@ -49,6 +52,7 @@ fn main() -> ExitCode {
         Chore::Tidy => tidy::run(),
         Chore::Test(args) => tiers::run(&args),
         Chore::Bench(args) => bench::run(&args),
+        Chore::Dist(args) => dist::run(&args),
         Chore::Exact { cases } => exact(cases),
         Chore::Kit(args) => return kit::run(args),
     };
