@@ -41,6 +41,10 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "grove-kubeplace",
         ],
     ),
+    (
+        "grove-web",
+        &["grove-api", "grove-runtime", "grove-topology", "grove-kubeplace"],
+    ),
     ("grove-dynamo", &["grove-api", "grove-topology", "grove-workload"]),
     ("grove-scenarios", &["grove-api", "grove-plancheck", "grove-simcluster"]),
     ("grove-e2e", &[]),
@@ -58,6 +62,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "grove-controllers",
             "grove-scheduler",
             "grove-dynamo",
+            "grove-web",
         ],
     ),
     ("xtask", &["grove-api", "grove-workload", "grove-e2e"]),

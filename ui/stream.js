@@ -1,0 +1,35 @@
+// The news: one stream of server-sent events, closed while nobody looks, opened again when it breaks.
+
+/**
+ * @param {{map: (map: any) => void, change: (change: any) => void, state: (state: "live" | "lost") => void}} on
+ */
+export function follow(on) {
+  /** @type {EventSource | null} */
+  let source = null;
+
+  function open() {
+    source = new EventSource("./api/events");
+    source.addEventListener("map", (event) => {
+      on.state("live");
+      on.map(JSON.parse(event.data));
+    });
+    source.addEventListener("change", (event) => on.change(JSON.parse(event.data)));
+    source.addEventListener("error", () => {
+      on.state("lost");
+      // A browser gives up on some errors; then the next try is ours.
+      if (source?.readyState === EventSource.CLOSED) setTimeout(open, 3000);
+    });
+  }
+
+  function close() {
+    source?.close();
+    source = null;
+  }
+
+  // A browser has few connections to one host: a tab that nobody sees does not hold one.
+  document.addEventListener("visibilitychange", () => {
+    if (document.hidden) close();
+    else if (source === null) open();
+  });
+  open();
+}
