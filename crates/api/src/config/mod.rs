@@ -80,6 +80,7 @@ pub struct OperatorConfiguration {
     pub scheduler: Scheduler,
     pub network: Network,
     pub dynamo: Dynamo,
+    pub ui: Ui,
 }
 
 /// How the operator talks to the API server.
@@ -130,6 +131,14 @@ pub struct Network {
 pub struct Dynamo {
     /// Serve DynamoGraphDeployments.
     pub enabled: bool,
+}
+
+/// The page with the map. It listens on the loopback only: who may forward a port of the operator's pod
+/// (`kubectl port-forward`), the cluster's own authentication decides.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Ui {
+    pub enabled: bool,
+    pub port: u16,
 }
 
 /// What the command line sets over the file.
@@ -207,6 +216,7 @@ impl OperatorConfiguration {
             dynamo: root.section("dynamo", |dynamo| Dynamo {
                 enabled: dynamo.or("enabled", false),
             }),
+            ui: root.section("ui", Ui::read),
         }
         .judge_listeners(root)
     }
@@ -214,7 +224,8 @@ impl OperatorConfiguration {
     /// Two servers of one process cannot share a port, wherever in the file they are configured.
     fn judge_listeners(self, root: &mut Section<'_>) -> Self {
         let mut taken: Vec<(&str, u16)> = Vec::new();
-        for (path, port) in self.server.ports().into_iter().chain(self.debugging.port()) {
+        let others = self.debugging.port().into_iter().chain(self.ui.port());
+        for (path, port) in self.server.ports().into_iter().chain(others) {
             match taken.iter().find(|(_, other)| *other == port) {
                 Some((other, _)) => {
                     root.problem_at(
@@ -283,6 +294,27 @@ impl Controllers {
             pod_clique_scaling_group: controller("podCliqueScalingGroup", 5),
             pod_gang: controller("podGang", 5),
         }
+    }
+}
+
+impl Ui {
+    fn read(section: &mut Section<'_>) -> Self {
+        let ui = Self {
+            enabled: section.or("enabled", false),
+            port: section.or("port", 2754),
+        };
+        if ui.port == 0 {
+            section.problem(
+                "port",
+                "must not be 0; to switch the page off, set enabled: false".into(),
+            );
+        }
+        ui
+    }
+
+    /// Full path and number of its port, if it is in use.
+    fn port(&self) -> Option<(&'static str, u16)> {
+        self.enabled.then_some(("ui.port", self.port))
     }
 }
 

@@ -7,14 +7,17 @@
 //! an address of its own there.
 
 use std::io::Write as _;
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use grove_api::config::{self, ConfigError, FILE_BYTES_MAX, Loaded, OperatorConfiguration, Overrides};
 use grove_controllers::Settings;
+use grove_web::Page;
 use tokio::io::AsyncReadExt as _;
 use tokio::sync::watch;
+use tokio::task::JoinSet;
 
 use crate::admission::{Serving, admission};
 use crate::client::Cluster;
@@ -121,12 +124,23 @@ async fn operate(configuration: &OperatorConfiguration, args: &Args) -> Result<(
     let address = configuration.server.webhooks.listener;
     let webhooks = http::listen("server.webhooks", address.bind_address.0, address.port).await?;
 
+    let page = match configuration.ui.enabled {
+        true => Some(http::listen("ui", Some(Ipv4Addr::LOCALHOST.into()), configuration.ui.port).await?),
+        false => None,
+    };
+
     let mut serving = None;
+    let mut reading = JoinSet::new();
     let outcome = match stop.run_until_cancelled(settle(configuration, args)).await {
         // Told to stop before there was anything to stop.
         None => Ok(()),
         Some(Err(failure)) => Err(failure),
         Some(Ok((cluster, user, settings))) => {
+            if let Some(listener) = page {
+                // Every replica has a page: it reads only.
+                let page = Page::new(cluster.client.clone(), stop.clone());
+                reading.spawn(async move { page.serve(listener).await });
+            }
             stage.send_replace(Stage::Starting("the webhooks"));
             let admission = admission(configuration, &settings.topology, (&cluster, &user));
             let stands_by = configuration.leader_election.enabled && !cluster.is_inside;
@@ -159,7 +173,13 @@ async fn operate(configuration: &OperatorConfiguration, args: &Args) -> Result<(
             serving.stop(REQUESTS_MAX).await;
         }
     };
-    tokio::join!(servers.stop(REQUESTS_MAX), webhooks_stop);
+    // What ended may not have been the signal.
+    stop.cancel();
+    let page_stop = tokio::time::timeout(REQUESTS_MAX, reading.join_next());
+    let (_, _, page_stop) = tokio::join!(servers.stop(REQUESTS_MAX), webhooks_stop, page_stop);
+    if page_stop.is_err() {
+        tracing::warn!("the page was still being read; ended it");
+    }
     tracing::info!("stopped");
     outcome
 }

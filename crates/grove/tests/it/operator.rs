@@ -319,6 +319,30 @@ async fn the_endpoints_answer_and_the_log_is_json_at_the_configured_level() {
 }
 
 #[tokio::test]
+async fn the_page_is_there_when_it_is_asked_for_and_its_readers_do_not_hold_up_the_end() {
+    let api_server = listen(ApiServer::default().router()).await;
+    let [page] = free_ports();
+    let operator = Operator::new(api_server, &format!("ui: {{enabled: true, port: {page}}}\n"));
+    let child = operator.start(&[]);
+    operator.wait_for_ready().await;
+    let (code, body) = http(page, "/").await.unwrap();
+    assert!(code == 200 && text(body).contains("<title>Grove"), "{}", operator.log());
+    let (code, body) = http(page, "/api/map").await.unwrap();
+    let map: Value = serde_json::from_slice(&body).unwrap();
+    assert_eq!((code, &map["hosts"]), (200, &serde_json::json!([])));
+
+    let mut reader = TcpStream::connect((Ipv4Addr::LOCALHOST, page)).await.unwrap();
+    let ask = "GET /api/events HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    reader.write_all(ask.as_bytes()).await.unwrap();
+    let mut first = [0; 12];
+    reader.read_exact(&mut first).await.unwrap();
+    assert_eq!(&first, b"HTTP/1.1 200");
+    let (code, took) = terminate(child).await;
+    assert_eq!(code, Some(0));
+    assert!(took < STOP_MAX, "{took:?}");
+}
+
+#[tokio::test]
 async fn a_ready_operator_has_certificates_and_is_registered_by_its_address() {
     let address = listen(ApiServer::default().router()).await;
     let operator = Operator::new(address, "authorizer: {enabled: true}\n");
