@@ -16,6 +16,9 @@ pub(crate) const LEVELS: [(&str, &str); 4] = [
 /// More would be a benchmark, not a demonstration.
 pub(crate) const NODES_MAX: usize = 10_000;
 
+/// Up to here a cluster has zones of 32 hosts, beyond it of 2048.
+const SMALL_MAX: usize = 512;
+
 /// How many of each are inside the next larger one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -33,9 +36,13 @@ fn eight() -> u32 {
 }
 
 impl Racks {
-    /// The demo's shape, two blocks a zone and four racks of four hosts a block, with as many zones as `nodes` needs.
+    /// The demo's shape, two blocks a zone and four racks of four hosts a block, with as many zones as `nodes` needs. A
+    /// large cluster has larger ones: nobody builds three hundred zones.
     pub(crate) fn holding(nodes: usize) -> Self {
-        let (blocks, racks, hosts) = (2, 4, 4);
+        let (blocks, racks, hosts) = match nodes {
+            ..=SMALL_MAX => (2, 4, 4),
+            _ => (8, 16, 16),
+        };
         let zones = nodes.div_ceil(blocks * racks * hosts).max(1);
         Self {
             zones,
@@ -111,6 +118,13 @@ mod tests {
         assert_eq!(names.len(), 64);
         assert!(names.contains("z2b1r3h4"));
         assert_eq!(nodes[0].capacity["nvidia.com/gpu"], "8");
+    }
+
+    #[test]
+    fn ten_thousand_nodes_are_five_zones() {
+        let racks = Racks::holding(NODES_MAX);
+        assert_eq!((racks.zones, racks.blocks, racks.racks, racks.hosts), (5, 8, 16, 16));
+        assert_eq!(Racks::holding(SMALL_MAX).zones, 16);
     }
 
     #[test]

@@ -210,10 +210,14 @@ fn the_demo_tells_its_story_and_ends() {
         String::from_utf8_lossy(&output.stderr)
     );
     for line in [
-        "API       7 kinds",
-        "topology  grove-topology: zone > block > rack > host",
-        "nodes     32",
-        "ready ",
+        "cluster       32 hosts with 8 GPUs each, in 1 zone, 2 blocks and 8 racks",
+        "API           7 kinds",
+        "topology      grove-topology: zone > block > rack > host",
+        "ready         the map is at http://127.0.0.1:",
+        "llama-disagg  7 pods, one gang: block z1b",
+        "prefill in rack z1b",
+        "qwen-elastic  scaled from 1 to 4: 8 pods, 4 gangs: block z1b",
+        "moe-giant     PENDING, on purpose. TooLarge: ",
     ] {
         assert!(story.contains(line), "{line} is not in\n{story}");
     }

@@ -91,10 +91,10 @@ async fn client(kubeconfig: &Path) -> Client {
 async fn gangs_that_run_tell_where_and_gangs_that_wait_tell_why() {
     let (demo, kubeconfig) = demo().await;
 
-    let running = explain(&kubeconfig, &["pcs", "disaggregated", "--deep"]).await;
+    let running = explain(&kubeconfig, &["pcs", "llama-disagg", "--deep"]).await;
     let text = String::from_utf8(running.stdout).unwrap();
     assert_eq!(running.status.code(), Some(0), "{text}");
-    assert!(text.contains("disaggregated-0  RUNNING"), "{text}");
+    assert!(text.contains("llama-disagg-0  RUNNING"), "{text}");
     assert!(text.contains("required"), "{text}");
     assert!(text.contains("now   no better place is free"), "{text}");
 

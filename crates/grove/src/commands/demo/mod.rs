@@ -1,8 +1,8 @@
-//! `grove demo`: operator and scheduler on the embedded cluster, nothing else needed.
+//! `grove demo`: operator, scheduler and the page on the embedded cluster, nothing else needed.
 
-mod workloads;
+mod story;
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -12,10 +12,10 @@ use grove_api::ClusterTopology;
 use grove_api::config::{self, Overrides};
 use grove_api::topology::DEFAULT_TOPOLOGY_NAME;
 use grove_scheduler::Scheduler;
-use grove_simcluster::User;
-use k8s_openapi::api::core::v1::Node;
+use grove_simcluster::{NodeSpec, User};
+use grove_web::Page;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::api::{Api, ListParams, PostParams};
+use kube::api::{Api, PostParams};
 use kube::runtime::wait::{await_condition, conditions};
 use kube::{Client, ResourceExt};
 use tokio::net::TcpListener;
@@ -27,11 +27,13 @@ use crate::commands::cluster::Nodes;
 use crate::commands::scheduler;
 use crate::embedded::{self, Embedded};
 use crate::exit::{self, Failure};
-use crate::racks::LEVELS;
+use crate::racks::{LEVELS, Racks};
 use crate::{client, controllers};
+use story::Story;
 
 const OPERATOR: &str = "system:serviceaccount:kube-system:grove-operator";
 const SCHEDULER: &str = "system:serviceaccount:kube-system:grove-scheduler";
+const PAGE_PORT: u16 = 8080;
 const STOP_MAX: Duration = Duration::from_secs(2);
 /// Everything happens in this process; what takes longer does not happen.
 const STEP_MAX: Duration = Duration::from_secs(30);
@@ -76,41 +78,75 @@ pub(crate) fn run(args: &Args) -> ExitCode {
 async fn tell(args: &Args) -> Result<()> {
     let begun = Instant::now();
     let nodes = Nodes::Count(args.nodes.into()).specs()?;
+    let shape = shape(&nodes);
     let embedded = Embedded::start(nodes, args.listen, embedded::default_kubeconfig()).await?;
     let client = embedded.cluster.client();
-    println!("cluster   listens on https://{}", embedded.listener.address());
+    let rack = Racks::holding(args.nodes.into()).hosts;
+    let story = Story::new(client.clone(), begun, STEP_MAX, rack);
+    story.tell("cluster", &shape);
     install(&client).await?;
-    println!("API       {} kinds of Grove are served", grove_api::crds::YAML.len());
-    show_nodes(&client).await?;
-    let operator = start_operator(&embedded).await?;
-    println!("operator  runs, its webhooks are registered; the scheduler places gangs");
-    println!("topology  {DEFAULT_TOPOLOGY_NAME}: {}", topology(&client).await?);
-    println!("ready     after {:.1} s", begun.elapsed().as_secs_f64());
-    workloads::run(&client, STEP_MAX).await?;
+    let (kinds, address) = (grove_api::crds::YAML.len(), embedded.listener.address());
+    story.tell(
+        "API",
+        &format!("{kinds} kinds of Grove are served at https://{address}"),
+    );
+    let running = start(&embedded).await?;
+    let topology = topology(&client).await?;
+    story.tell("operator", "runs, and its webhooks answer; so does the scheduler");
+    story.tell("topology", &format!("{DEFAULT_TOPOLOGY_NAME}: {topology}"));
+    story.tell("ready", &format!("the map is at {}", running.page_address));
+    story.run().await?;
     if args.once {
-        operator.stop().await;
+        running.stop().await;
         return Ok(());
     }
-    println!();
-    println!("Look around:");
-    println!();
-    println!("    export KUBECONFIG={}", embedded.kubeconfig().display());
-    println!("    kubectl get nodes -L topology.kubernetes.io/zone,topology.kubernetes.io/rack");
-    println!("    kubectl get clustertopology {DEFAULT_TOPOLOGY_NAME} -o yaml");
-    println!("    kubectl get podcliquesets,podgangs,podcliques,pods");
-    println!("    kubectl scale podcliquescalinggroup disaggregated-0-decode --replicas 3");
-    println!();
-    println!("Ctrl-C ends it.");
+    look_around(&running.page_address, &embedded);
     let told = tokio::select! {
         told = exit::told_to_stop() => told,
         ended = embedded.cluster.failed() => Err(ended.into()),
     };
-    operator.stop().await;
+    running.stop().await;
     told
 }
 
-/// The operator and the scheduler in this process.
+fn look_around(page: &str, embedded: &Embedded) {
+    println!();
+    println!("Open the map:  {page}");
+    println!();
+    println!("Look around, in another terminal:");
+    println!();
+    println!("    export KUBECONFIG={}", embedded.kubeconfig().display());
+    println!("    kubectl get podcliquesets,podgangs,pods -o wide");
+    println!("    kubectl get nodes -L topology.kubernetes.io/zone,topology.kubernetes.io/rack");
+    println!("    kubectl scale podcliquescalinggroup qwen-elastic-0-server --replicas 5");
+    println!("    kubectl delete podcliqueset moe-giant");
+    println!();
+    println!("Ctrl-C ends it.");
+}
+
+/// "64 hosts with 8 GPUs each, in 2 zones, 4 blocks and 16 racks"
+fn shape(nodes: &[NodeSpec]) -> String {
+    let count = |level: usize| {
+        let (word, key) = LEVELS[level];
+        let values: BTreeSet<&String> = nodes.iter().filter_map(|node| node.labels.get(key)).collect();
+        match values.len() {
+            1 => format!("1 {word}"),
+            many => format!("{many} {word}s"),
+        }
+    };
+    let hosts = nodes.len();
+    format!(
+        "{hosts} hosts with 8 GPUs each, in {}, {} and {}",
+        count(0),
+        count(1),
+        count(2)
+    )
+}
+
+/// The operator, the scheduler and the page in this process.
 struct Running {
+    page_address: String,
+    page: JoinHandle<()>,
     webhooks: Serving,
     controllers: JoinHandle<Result<(), Failure>>,
     scheduler: JoinHandle<()>,
@@ -121,6 +157,9 @@ impl Running {
     async fn stop(self) {
         self.stop.cancel();
         self.webhooks.stop(STOP_MAX).await;
+        if tokio::time::timeout(STOP_MAX, self.page).await.is_err() {
+            eprintln!("the page was still being read; ended it");
+        }
         if tokio::time::timeout(STOP_MAX, self.controllers).await.is_err() {
             eprintln!("the operator was still writing; ended it");
         }
@@ -130,8 +169,9 @@ impl Running {
     }
 }
 
-/// Starts webhooks, controllers and the scheduler as `grove operator` and `grove scheduler` do, under names of their own.
-async fn start_operator(embedded: &Embedded) -> Result<Running> {
+/// Starts webhooks, controllers, the scheduler and the page as `grove operator` and `grove scheduler` do, under names of
+/// their own.
+async fn start(embedded: &Embedded) -> Result<Running> {
     let loaded = config::parse(include_bytes!("operator.yaml"), &Overrides::default());
     let mut configuration = loaded.map_err(|errors| anyhow!("{}", errors[0]))?.configuration;
     let client = embedded
@@ -161,12 +201,26 @@ async fn start_operator(embedded: &Embedded) -> Result<Running> {
     let scheduler = Scheduler::new(client, scheduler::settings(&configuration));
     let stopped = stop.clone();
     let scheduler = tokio::spawn(async move { scheduler.run(stopped).await });
+    let listener = page_listener().await?;
+    let page_address = format!("http://{}", listener.local_addr()?);
+    let page = Page::new(embedded.cluster.client(), stop.clone());
+    let page = tokio::spawn(async move { page.serve(listener).await });
     Ok(Running {
+        page_address,
+        page,
         webhooks,
         controllers,
         scheduler,
         stop,
     })
+}
+
+/// A socket for the page, of this host only: at the port that people expect, or a free one.
+async fn page_listener() -> Result<TcpListener> {
+    match TcpListener::bind((Ipv4Addr::LOCALHOST, PAGE_PORT)).await {
+        Ok(listener) => Ok(listener),
+        Err(_) => Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?),
+    }
 }
 
 /// Creates our CRDs and waits until each is established.
@@ -198,29 +252,4 @@ async fn topology(client: &Client) -> Result<String> {
     let levels = topology.map(|topology| topology.spec.levels).unwrap_or_default();
     let words: Vec<&str> = levels.iter().map(|level| level.domain.as_str()).collect();
     Ok(words.join(" > "))
-}
-
-/// One line a block, one `■` a host, a space between racks.
-async fn show_nodes(client: &Client) -> Result<()> {
-    let nodes = Api::<Node>::all(client.clone()).list(&ListParams::default()).await?;
-    // By length first: z2b1 comes before z10b1.
-    let mut blocks: BTreeMap<(usize, String), BTreeMap<String, usize>> = BTreeMap::new();
-    for node in &nodes {
-        let label = |level: usize| node.labels().get(LEVELS[level].1).cloned().unwrap_or_default();
-        let block = label(1);
-        *blocks
-            .entry((block.len(), block))
-            .or_default()
-            .entry(label(2))
-            .or_default() += 1;
-    }
-    println!("nodes     {}, eight GPUs each", nodes.items.len());
-    for ((_, block), racks) in blocks.iter().take(8) {
-        let racks: Vec<String> = racks.values().map(|hosts| "■".repeat(*hosts)).collect();
-        println!("          {block:<6} {}", racks.join(" "));
-    }
-    if blocks.len() > 8 {
-        println!("          and {} more blocks", blocks.len() - 8);
-    }
-    Ok(())
 }
