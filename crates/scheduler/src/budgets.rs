@@ -30,6 +30,18 @@ impl Budgets {
         self.0.values().map(|budget| allowed(budget)).collect()
     }
 
+    /// What would have to change for so many pods of each budget to go.
+    pub(crate) fn relaxed(&self, going: &BTreeMap<usize, u32>) -> Vec<String> {
+        let relaxed = going.iter().filter_map(|(index, pods)| {
+            let Some((key, budget)) = self.0.iter().nth(*index) else {
+                return Some("no pod in its way had two disruption budgets".to_owned());
+            };
+            let allowed = allowed(budget);
+            (allowed < *pods).then(|| format!("disruption budget {key} let {pods} pods go at once, not {allowed}"))
+        });
+        relaxed.collect()
+    }
+
     /// The budget that counts for pods that are alike, as an index; of several, the tightest.
     pub(crate) fn of<'a>(&self, pods: impl Iterator<Item = &'a Pod>) -> Option<usize> {
         let tightness = |index: &usize| self.0.values().nth(*index).map_or(0, |budget| allowed(budget));
@@ -103,6 +115,8 @@ mod tests {
             None,
             "without a selector it speaks of no pod"
         );
+        let told = budgets.relaxed(&[(0, 9), (1, 4)].into());
+        assert_eq!(told, ["disruption budget ns/web let 4 pods go at once, not 3"]);
         budgets.put(key("db"), budget(Some("db"), 2, 1));
         let both = [pod("ns", "web"), pod("ns", "db")];
         assert_eq!(budgets.of(both.iter()), Some(0), "the tighter of two");
@@ -115,6 +129,7 @@ mod tests {
         budgets.put(key("two"), budget(Some("web"), 2, 3));
         let index = budgets.of_pod(&pod("ns", "web")).unwrap();
         assert!(budgets.allowed().get(index).is_none());
+        assert_eq!(budgets.relaxed(&[(index, 1)].into()).len(), 1);
     }
 
     #[test]

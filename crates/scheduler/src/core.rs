@@ -118,6 +118,8 @@ pub(crate) struct Record {
     pub(crate) unformed_at: Option<Timestamp>,
     /// What it prefers and could not have when it was placed.
     pub(crate) regret: Option<String>,
+    /// What disruption budgets would have to allow for others to make room.
+    pub(crate) guards: Vec<String>,
     /// Since when all of it is pinned and not all of it bound.
     pub(crate) pinned_at: Option<Timestamp>,
 }

@@ -23,6 +23,12 @@ pub(crate) fn is_live(pod: &Pod) -> bool {
     pod.metadata.deletion_timestamp.is_none() && !matches!(phase, Some("Succeeded" | "Failed"))
 }
 
+/// When a pod that is being deleted should be gone.
+pub(crate) fn leaves_at(pod: &Pod) -> Option<Timestamp> {
+    let deleted = pod.metadata.deletion_timestamp.as_ref();
+    deleted.filter(|_| !has_ended(pod)).map(|time| time.0)
+}
+
 pub(crate) fn has_place(pod: &Pod) -> bool {
     node(pod).is_some()
 }

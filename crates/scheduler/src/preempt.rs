@@ -5,6 +5,9 @@
 //! that is nearest to free, but nobody is evicted for it: what runs there ends by itself, and meanwhile nobody smaller
 //! slips in. A hold is taken out of the cluster like something that runs, so every other unit is placed around it; a unit
 //! of higher priority is placed as if it were not there.
+//!
+//! Pods that are being deleted are as good as gone, whoever deletes them: a scheduler that comes after the evictions of
+//! another one finds the room that is being made, and evicts nobody else.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,8 +15,8 @@ use std::time::Duration;
 
 use grove_api::PodGang;
 use grove_api::podgang::{PendingExplanation, Waiting};
-use grove_kubeplace::GangRequest;
-use grove_placement::{Assignment, Cluster, NodeId, Preemption, PreemptionRequest, Running, preempt};
+use grove_kubeplace::{GangRequest, PodKey};
+use grove_placement::{Amounts, Assignment, Cluster, NodeId, Preemption, PreemptionRequest, Running, preempt};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 
@@ -26,6 +29,8 @@ use crate::write::Action;
 
 /// How long victims may take to go before the plan is made anew.
 const HOLD_MAX: Duration = Duration::from_secs(120);
+/// How long after its grace a pod that is being deleted is still expected to go: its node may be dead.
+const LATE_MAX: Duration = Duration::from_secs(30);
 /// How long a gang waits before a domain is kept for it.
 const AGED: Duration = Duration::from_secs(300);
 
@@ -52,7 +57,7 @@ impl Hold {
         self.each(cluster, Cluster::give_back);
     }
 
-    fn each(&self, cluster: &mut Cluster, change: fn(&mut Cluster, NodeId, &grove_placement::Amounts)) {
+    fn each(&self, cluster: &mut Cluster, change: fn(&mut Cluster, NodeId, &Amounts)) {
         for assignment in &self.assignments {
             let amounts = cluster.requests(assignment.shape).clone();
             for _ in 0..assignment.pods {
@@ -113,11 +118,9 @@ impl Core {
             }
             self.end_hold(unit);
         }
-        let is_hopeless = self
-            .records
-            .get(unit)
-            .and_then(|record| record.said.as_ref())
-            .is_some_and(is_hopeless);
+        let record = self.records.entry(unit.clone()).or_default();
+        record.guards.clear();
+        let is_hopeless = record.said.as_ref().is_some_and(is_hopeless);
         let may_evict = rank.priority.0 > self.state.lowest_priority();
         let is_aged = now >= rank.since + AGED;
         // One is kept at a time: it lies idle.
@@ -130,31 +133,88 @@ impl Core {
         }
         let candidates = self.candidates(unit);
         let mut running: Vec<Running> = candidates.iter().map(|candidate| candidate.running.clone()).collect();
-        let budgets = self.state.budgets.allowed();
-        let plan = |core: &mut Self, priority: i32, running: &[Running]| {
-            let request = PreemptionRequest {
-                gang: &request.gang,
-                priority,
-                running,
-                budgets: &budgets,
-            };
-            preempt(&mut core.solver, core.state.mirror.cluster_mut(), request)
-        };
-        if running.iter().any(|running| running.priority < rank.priority.0)
-            && let Some(preemption) = plan(self, rank.priority.0, &running)
+        let priority = rank.priority.0;
+        let leaving = self.leaving(now);
+        let outranks_some = running.iter().any(|running| running.priority < priority);
+        if may_evict
+            && (outranks_some || !leaving.is_empty())
+            && let Some(preemption) = self.plan(request, priority, (&running, &leaving))
         {
             return Some(self.evict(unit, rank, (&candidates, preemption), now));
+        }
+        running.iter_mut().for_each(|running| running.budgets.clear());
+        if outranks_some {
+            let guards = self.guards(request, priority, &candidates, (&running, &leaving));
+            self.records.entry(unit.clone()).or_default().guards = guards;
         }
         if !may_keep {
             return None;
         }
         // Nobody is evicted, so no budget is asked.
-        running.iter_mut().for_each(|running| running.budgets.clear());
-        let preemption = plan(self, i32::MAX, &running)?;
+        let preemption = self.plan(request, i32::MAX, (&running, &leaving))?;
         let message = format!("{} is kept for it until there is room", preemption.domain);
         let says = because(reason::QUEUED, message, Waiting::Wait);
         self.hold(unit, rank, (preemption, says), None);
         None
+    }
+
+    /// What pods that are being deleted still hold, and where.
+    fn leaving(&mut self, now: Timestamp) -> Vec<(NodeId, Amounts)> {
+        let pods = self.state.pods.values();
+        let leaving = pods.filter(|pod| pod::leaves_at(pod).is_some_and(|at| now < at + LATE_MAX));
+        let leaving: Vec<PodKey> = leaving.map(|pod| key_of(pod)).collect();
+        let mirror = &mut self.state.mirror;
+        let held = leaving.iter().filter_map(|pod| {
+            let (node, shape) = mirror.footprint(pod)?;
+            Some((node, mirror.cluster().requests(shape).clone()))
+        });
+        held.collect()
+    }
+
+    fn plan(
+        &mut self,
+        request: &GangRequest,
+        priority: i32,
+        (running, leaving): (&[Running], &[(NodeId, Amounts)]),
+    ) -> Option<Preemption> {
+        let cluster = self.state.mirror.cluster_mut();
+        leaving.iter().for_each(|(node, held)| cluster.give_back(*node, held));
+        let request = PreemptionRequest {
+            gang: &request.gang,
+            priority,
+            running,
+            budgets: &self.state.budgets.allowed(),
+        };
+        let found = preempt(&mut self.solver, cluster, request);
+        leaving.iter().for_each(|(node, held)| cluster.take(*node, held));
+        found
+    }
+
+    /// What disruption budgets would have to allow for room to be made; nothing if that would not help.
+    fn guards(
+        &mut self,
+        request: &GangRequest,
+        priority: i32,
+        candidates: &[Candidate],
+        unguarded: (&[Running], &[(NodeId, Amounts)]),
+    ) -> Vec<String> {
+        let is_guarded = |running: &Running| running.priority < priority && running.budgets.iter().any(Option::is_some);
+        if !candidates.iter().any(|candidate| is_guarded(&candidate.running)) {
+            return Vec::new();
+        }
+        let Some(preemption) = self.plan(request, priority, unguarded) else {
+            return Vec::new();
+        };
+        let mut going = BTreeMap::new();
+        for victim in &preemption.victims {
+            let budgets = &candidates[victim.running].running.budgets;
+            for assignment in &victim.assignments {
+                if let Some(budget) = budgets.get(assignment.pod_group).copied().flatten() {
+                    *going.entry(budget).or_insert(0) += assignment.pods;
+                }
+            }
+        }
+        self.state.budgets.relaxed(&going)
     }
 
     fn hold(
@@ -199,12 +259,14 @@ impl Core {
         names.sort();
         names.dedup();
         tracing::info!(%unit, domain = preemption.domain, victims = ?names, "makes room");
-        let message = format!(
-            "{} pods of {} are evicted from {} to make room",
-            actions.len(),
-            names.join(", "),
-            preemption.domain
-        );
+        let message = match actions.len() {
+            0 => "pods that are being deleted make room".to_owned(),
+            pods => format!(
+                "{pods} pods of {} are evicted from {} to make room",
+                names.join(", "),
+                preemption.domain
+            ),
+        };
         let says = because(reason::PREEMPTING, message, Waiting::Wait);
         let until = now + HOLD_MAX;
         self.hold(unit, rank, (preemption, says), Some(until));

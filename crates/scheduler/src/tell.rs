@@ -25,6 +25,8 @@ use crate::write::Action;
 const EXPLAIN_EVERY: Duration = Duration::from_secs(10);
 /// And for each other that waits for one, so that explaining takes a small part of the time however many wait.
 const EXPLAIN_EACH: Duration = Duration::from_millis(50);
+/// Changes under which a gang would fit; the schema takes no more.
+const CHANGES_MAX: usize = 3;
 /// What Events say was being done.
 const ACTION: &str = "Placing";
 /// How long a gang may be incomplete before that is worth saying: its pods are being made.
@@ -124,7 +126,7 @@ impl Core {
             Some(_) => None,
             None => grove_placement::explain(self.state.mirror.cluster(), &request.gang),
         };
-        let pending = match (&proof, self.holds.get(unit)) {
+        let mut pending = match (&proof, self.holds.get(unit)) {
             (_, Some(hold)) => hold.says.clone(),
             (Some(proof), _) => proven(proof, self.state.blockers(&request.gang, proof)),
             (None, None) => because(
@@ -133,6 +135,9 @@ impl Core {
                 Waiting::Wait,
             ),
         };
+        let guards = self.records.get(unit).map(|record| record.guards.clone());
+        let changes = guards.unwrap_or_default().into_iter().chain(pending.would_fit_if);
+        pending.would_fit_if = changes.take(CHANGES_MAX).collect();
         if pending.waiting == Waiting::Never && self.queue.hope(unit).is_some() {
             self.queue.park(unit.clone(), rank, Hope::Nodes);
         }

@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 use grove_api::PodCliqueSet;
+use grove_simcluster::fault::Moment;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::scheduling::v1::PriorityClass;
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use serde_json::json;
 
-use crate::support::{World, nodes, set};
+use crate::support::{SCHEDULER, World, nodes, set};
 
 pub(crate) async fn class(world: &World, name: &str, value: i32) {
     let manifest =
@@ -40,11 +41,49 @@ async fn a_gang_of_higher_priority_frees_one_rack_and_takes_it() {
     world.create::<PodCliqueSet>(&important("urgent", 2, "high")).await;
     world.await_scheduled("urgent-0", ("True", "Placed")).await;
     world.settle().await;
+    assert_eq!(
+        whole(&world, &["a", "b", "c"]).await,
+        2,
+        "the gangs of the other racks are left alone"
+    );
+    world.audit();
+}
+
+/// How many of these sets have all of their pods on nodes; the others have none there.
+pub(crate) async fn whole(world: &World, sets: &[&str]) -> usize {
     let mut whole = 0;
-    for name in ["a", "b", "c"] {
-        whole += usize::from(world.nodes_of(&format!("{name}-")).await.iter().all(Option::is_some));
+    for set in sets {
+        let nodes = world.nodes_of(&format!("{set}-")).await;
+        let bound = nodes.iter().flatten().count();
+        assert!(bound == 0 || bound == nodes.len(), "{set}: {nodes:?}");
+        whole += usize::from(bound > 0);
     }
-    assert_eq!(whole, 2, "the gangs of the other racks are left alone");
+    whole
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_comes_after_the_evictions_evicts_nobody_else() {
+    let mut world = World::new(nodes(1, 2, 2)).await;
+    class(&world, "high", 1000).await;
+    for name in ["a", "b"] {
+        world.create::<PodCliqueSet>(&set(name, 2, 8, "rack")).await;
+        world.await_scheduled(&format!("{name}-0"), ("True", "Placed")).await;
+    }
+    world.settle().await;
+    let died = world.cluster.faults().kill(SCHEDULER, 2, Moment::BeforeReply);
+    world.create::<PodCliqueSet>(&important("urgent", 2, "high")).await;
+    let last = died.await.expect("a scheduler that dies");
+    assert_eq!(last.subresource, "eviction");
+    // The pods that it evicted are still on their way out.
+    world.crash_scheduler().await;
+    world.start_scheduler();
+    world.await_scheduled("urgent-0", ("True", "Placed")).await;
+    world.settle().await;
+    assert_eq!(
+        whole(&world, &["a", "b"]).await,
+        1,
+        "the gang of the other rack is left alone"
+    );
     world.audit();
 }
 
@@ -96,6 +135,10 @@ async fn a_gang_goes_only_when_its_disruption_budget_allows_it() {
         .await;
     world.settle().await;
     assert_eq!(world.audit().binds, 4, "nobody may go");
+    let pending = world.gang("urgent-0").await.status.and_then(|status| status.pending);
+    let would_fit_if = pending.expect("a reason").would_fit_if;
+    let expected = ["a", "b"].map(|set| format!("disruption budget default/{set} let 2 pods go at once, not 0"));
+    assert!(expected.contains(&would_fit_if[0]), "{would_fit_if:?}");
     allow(&world, "b", 1).await;
     world.settle().await;
     assert_eq!(world.audit().binds, 4, "one of two would be of no use");
