@@ -7,6 +7,8 @@ use crate::eligibility::Verdict;
 use crate::gang::{Gang, PodGroup, Replica};
 use crate::resources::Resource;
 
+/// The resource that every pod takes one of.
+const PODS: &str = "pods";
 /// Names that are listed before "and N more".
 const NAMES_MAX: usize = 3;
 
@@ -58,15 +60,11 @@ pub(super) fn topology_unavailable(cluster: &Cluster, gang: &Gang) -> Option<Pro
 }
 
 impl Case<'_> {
-    /// "4 pods of workers (8 gpu, 1 pods) in one rack"
+    /// "4 pods of workers (8 gpu) in one rack"
     pub(super) fn demand(&self) -> String {
         let pods = |pod_group: &&PodGroup| {
-            format!(
-                "{} of {} ({})",
-                count(pod_group.missing() as usize, "pod"),
-                pod_group.name,
-                self.amounts(pod_group)
-            )
+            let pods = count(pod_group.missing() as usize, "pod");
+            format!("{pods} of {}{}", pod_group.name, self.amounts(pod_group))
         };
         let pods: Vec<String> = self.members.iter().map(pods).collect();
         let place = self
@@ -76,13 +74,16 @@ impl Case<'_> {
         format!("{}{place}", pods.join(" and "))
     }
 
+    /// " (8 gpu, 4000 cpu)"; nothing for pods that ask for nothing. That each is one pod goes without saying.
     fn amounts(&self, pod_group: &PodGroup) -> String {
-        let requests = self.cluster.requests(pod_group.shape);
-        let amounts: Vec<String> = requests
-            .iter()
-            .map(|(resource, amount)| format!("{amount} {}", self.cluster.resource_name(resource)))
-            .collect();
-        amounts.join(", ")
+        let requests = self.cluster.requests(pod_group.shape).iter();
+        let named = requests.map(|(resource, amount)| (self.cluster.resource_name(resource), amount));
+        let asked = named.filter(|(name, _)| *name != PODS);
+        let amounts: Vec<String> = asked.map(|(name, amount)| format!("{amount} {name}")).collect();
+        match amounts.is_empty() {
+            true => String::new(),
+            false => format!(" ({})", amounts.join(", ")),
+        }
     }
 
     /// "the best of 40 racks, r17, has room for 12: 2 nodes full, 2 cordoned"
