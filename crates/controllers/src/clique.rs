@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use grove_api::config::ProfileName;
 use grove_api::podcliqueset::CliqueStartupType;
 use grove_api::{PodClique, PodCliqueStatus, PodGang, labels};
 use grove_runtime::{ObjectKey, Outcome};
@@ -177,7 +178,7 @@ impl Seen {
 
     /// The pod with what the scheduler must find on it.
     fn marked(&self, shell: &Shell, mut pod: Pod) -> Pod {
-        let backend = backends::of(shell.settings.scheduler.default_profile);
+        let backend = backends::of(self.around.profile(shell));
         if let Some(gang) = self.clique.labels().get(labels::PODGANG) {
             backend.mark_pod(&mut pod, gang, &self.clique.name_any());
         }
@@ -199,7 +200,7 @@ impl Seen {
     }
 
     async fn lift_gates(&self, shell: &Shell) -> Vec<WriteError> {
-        if shell.settings.pins {
+        if shell.settings.pins && self.around.profile(shell) == ProfileName::DefaultScheduler {
             return vec![];
         }
         let Some(gang) = self.gang(shell, labels::PODGANG) else {

@@ -58,7 +58,7 @@ pub(crate) async fn look(shell: &Shell, set: &ObjectKey, replica: i32, name: &st
         Err(error) => return write::outcome(&[error]),
     };
     let mut wanted = expansion.gang(plan);
-    let backend = backends::of(shell.settings.scheduler.default_profile);
+    let backend = backends::of(around.profile(shell));
     backend.mark_gang(&mut wanted);
     let packing = shell.view.tas.preferred_packing;
     constrain(&mut wanted, (&around.set, plan), &resolution, (packing, owned));

@@ -7,10 +7,11 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use grove_api::config::{Scheduler, TopologyAwareScheduling};
+use grove_api::config::{ProfileName, Scheduler, TopologyAwareScheduling};
 use grove_api::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
 use grove_runtime::{Change, Notice, ObjectKey, Queue};
 use grove_workload::expand::claims::ClaimTemplates;
+use grove_workload::expand::gangs::named_scheduler;
 use grove_workload::expand::{Expansion, Live};
 use grove_workload::meta::uid;
 use grove_workload::revision::Hashes;
@@ -289,11 +290,16 @@ impl Surroundings {
         Live::of(&self.set, &self.cliques, &self.groups)
     }
 
+    /// Who places the set's gangs.
+    pub(crate) fn profile(&self, shell: &Shell) -> ProfileName {
+        shell.settings.scheduler.profile(named_scheduler(&self.set))
+    }
+
     pub(crate) fn expansion<'a>(&'a self, shell: &'a Shell, live: &'a Live<'a>) -> Expansion<'a> {
         Expansion {
             set: &self.set,
             hashes: &self.facts.hashes,
-            scheduler: shell.settings.scheduler.default_profile.as_str(),
+            scheduler: self.profile(shell).as_str(),
             live,
             claim_templates: &self.facts.claim_templates,
         }

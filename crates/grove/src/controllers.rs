@@ -23,7 +23,7 @@ pub(crate) fn settings(configuration: &OperatorConfiguration, image: &str) -> Se
         scheduler: configuration.scheduler.clone(),
         topology: configuration.topology_aware_scheduling.clone(),
         wait_image: image.to_owned(),
-        pins: configuration.scheduler.default_profile == ProfileName::DefaultScheduler,
+        pins: configuration.scheduler.has(ProfileName::DefaultScheduler),
         workers: workers(&configuration.controllers),
         clock: Arc::new(Timestamp::now),
     }

@@ -85,13 +85,13 @@ pub fn backends(
         .collect()
 }
 
-/// The name of the KAI Topology without which KAI, which places the gangs here, cannot keep any level of `topology`, and
-/// which the operator does not make: somebody else must have made it.
-pub fn relies_on<'a>(scheduler: &Scheduler, topology: &'a Topology) -> Option<&'a str> {
+/// The name of the KAI Topology without which KAI, if that is the placer, cannot keep any level of `topology`, and which
+/// the operator does not make: somebody else must have made it.
+pub fn relies_on<'a>(scheduler: &Scheduler, placer: ProfileName, topology: &'a Topology) -> Option<&'a str> {
     let makes = |profile: &SchedulerProfile| matches!(profile, SchedulerProfile::Kai(config) if config.create_topology_resources);
     // A binding is somebody else's, and so is what schedulers are told of it.
     let is_made = topology.kind() != TopologyKind::ClusterTopologyBinding && scheduler.profiles.iter().any(makes);
-    let is_wanted = scheduler.default_profile == ProfileName::KaiScheduler;
+    let is_wanted = placer == ProfileName::KaiScheduler;
     (is_wanted && !is_made).then(|| topology.name())
 }
 

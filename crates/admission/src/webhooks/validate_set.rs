@@ -1,9 +1,11 @@
 //! Validation of a PodCliqueSet: the workload's rules and the topology's, all violations together.
 
 use grove_api::PodCliqueSet;
+use grove_api::config::ProfileName;
 use grove_topology::backend::{missing_kai_topology, relies_on};
-use grove_topology::resolve::{self, Found};
+use grove_topology::resolve::{self, Found, Resolution};
 use grove_topology::validate::{SetReview, changes_topology, review_set};
+use grove_workload::expand::gangs::named_scheduler;
 use grove_workload::validate::{create, update};
 
 use super::Policy;
@@ -26,7 +28,9 @@ pub(super) async fn answer(request: &Request, policy: &Policy, lookup: &Lookup) 
         true => lookup.scheduled_pods(&request.namespaced_name()).await?,
         false => 0,
     };
-    let unenforceable = unenforceable(&new, &topologies.found(), policy, lookup).await?;
+    let resolution = resolution(&new, &topologies.found(), policy);
+    let placer = policy.scheduler.profile(named_scheduler(&new));
+    let unenforceable = unenforceable(&resolution, (policy, placer), lookup).await?;
     let of_workload = match &old {
         None => create(&new, &policy.rules),
         Some(old) => update(old, &new),
@@ -47,18 +51,20 @@ pub(super) async fn answer(request: &Request, policy: &Policy, lookup: &Lookup) 
     Ok(Answer::judged(causes).with_warnings(of_topology.warnings))
 }
 
+fn resolution(new: &PodCliqueSet, found: &Found<'_>, policy: &Policy) -> Resolution {
+    let reference = resolve::reference(new, &policy.topology.source);
+    resolve::resolve(reference, &policy.topology, found)
+}
+
 /// Why the scheduler cannot keep what the set demands, if it cannot.
 async fn unenforceable(
-    new: &PodCliqueSet,
-    found: &Found<'_>,
-    policy: &Policy,
+    resolution: &Resolution,
+    (policy, placer): (&Policy, ProfileName),
     lookup: &Lookup,
 ) -> Result<Option<String>, kube::Error> {
-    let reference = resolve::reference(new, &policy.topology.source);
-    let resolution = resolve::resolve(reference, &policy.topology, found);
     let relied_on = resolution
         .topology()
-        .and_then(|topology| relies_on(&policy.scheduler, topology));
+        .and_then(|topology| relies_on(&policy.scheduler, placer, topology));
     Ok(match relied_on {
         Some(name) if !lookup.kai_topology_exists(name).await? => Some(missing_kai_topology(name)),
         _ => None,

@@ -103,6 +103,18 @@ impl Entry {
 }
 
 impl Scheduler {
+    /// The profile that places the gangs of pods that name this scheduler: that one, if it is configured, else the default.
+    pub fn profile(&self, named: Option<&str>) -> ProfileName {
+        let mut profiles = self.profiles.iter().map(SchedulerProfile::name);
+        let found = profiles.find(|profile| *profile != ProfileName::Kueue && Some(profile.as_str()) == named);
+        found.unwrap_or(self.default_profile)
+    }
+
+    /// Whether this profile is configured, for all workloads or for those that name it.
+    pub fn has(&self, profile: ProfileName) -> bool {
+        self.profiles.iter().any(|configured| configured.name() == profile)
+    }
+
     pub(super) fn read(section: &mut Section<'_>) -> Self {
         let entries: Vec<Entry> = section
             .list("profiles", Entry::read)

@@ -84,3 +84,36 @@ async fn pinned_pods_that_nobody_binds_are_placed_again() {
         })
         .await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_set_that_names_another_scheduler_is_left_to_that_one() {
+    let world = World::with(nodes(1, 1, 4), PINS).await;
+    let theirs = set("theirs", 2, 8, "rack").replace(
+        "        podSpec:\n",
+        "        podSpec:\n          schedulerName: grove-scheduler\n",
+    );
+    world.create::<PodCliqueSet>(&theirs).await;
+    world.create::<PodCliqueSet>(&set("ours", 2, 8, "rack")).await;
+    world.await_scheduled("ours-0", ("True", "Placed")).await;
+    world
+        .eventually("the operator lets their pods go", async |world| {
+            let pods = world.list::<Pod>().await.into_iter();
+            let theirs = pods.filter(|(name, _)| name.starts_with("theirs-"));
+            let mut specs = theirs.filter_map(|(_, pod)| pod.spec);
+            specs.all(|spec| {
+                spec.scheduling_gates.is_none()
+                    && spec.scheduler_name.as_deref() == Some("grove-scheduler")
+                    && spec.affinity.is_none()
+            })
+        })
+        .await;
+    world.settle().await;
+    assert_eq!(
+        world.nodes_of("theirs-").await,
+        [None, None],
+        "that scheduler does not run here"
+    );
+    let label = world.gang("theirs-0").await.labels()["grove.io/scheduler-name"].clone();
+    assert_eq!(label, "grove-scheduler");
+    world.audit();
+}

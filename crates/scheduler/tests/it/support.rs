@@ -293,14 +293,13 @@ fn configuration(policies: Policies) -> OperatorConfiguration {
     let level = |(word, key): &(&str, &str)| format!("{{domain: {word}, key: {key}}}");
     let levels: Vec<String> = LEVELS.iter().map(level).collect();
     let scale_out = if policies.spills { "SpillOver" } else { "SameDomain" };
-    let profile = if policies.pins {
-        "default-scheduler"
-    } else {
-        "grove-scheduler"
+    let (profile, other) = match policies.pins {
+        true => ("default-scheduler", "grove-scheduler"),
+        false => ("grove-scheduler", "default-scheduler"),
     };
     let text = format!(
         "apiVersion: operator.config.grove.io/v1alpha1\nkind: OperatorConfiguration\nscheduler: {{profiles: \
-         [{{name: {profile}, default: true}}]}}\ntopologyAwareScheduling: {{enabled: true, scaleOut: {scale_out}, \
+         [{{name: {profile}, default: true}}, {{name: {other}}}]}}\ntopologyAwareScheduling: {{enabled: true, scaleOut: {scale_out}, \
          levels: [{}]}}\n",
         levels.join(", ")
     );

@@ -1,6 +1,6 @@
 //! Topology resources of other schedulers.
 
-use grove_api::config::{Overrides, Scheduler, parse};
+use grove_api::config::{Overrides, ProfileName, Scheduler, parse};
 use grove_api::podgang::{GangTopologyConstraint, PackConstraint};
 use grove_topology::backend::{Backend, Step, backend_constraint, backends, desired, release, relies_on, step};
 use grove_topology::{Topology, TopologyKind};
@@ -253,10 +253,16 @@ fn kai_relies_on_others_for_topologies_that_the_operator_does_not_tell_it_of() {
     let told = scheduler("{name: kai-scheduler, default: true}");
     let untold = scheduler("{name: kai-scheduler, default: true, config: {createTopologyResources: false}}");
     let elsewhere = scheduler("{name: default-scheduler, default: true}, {name: kai-scheduler}");
-    assert_eq!(relies_on(&told, &own), None);
-    assert_eq!(relies_on(&untold, &own), Some("t"));
-    assert_eq!(relies_on(&told, &foreign), Some("b"));
-    assert_eq!(relies_on(&elsewhere, &foreign), None);
+    let kai = ProfileName::KaiScheduler;
+    assert_eq!(relies_on(&told, kai, &own), None);
+    assert_eq!(relies_on(&untold, kai, &own), Some("t"));
+    assert_eq!(relies_on(&told, kai, &foreign), Some("b"));
+    assert_eq!(
+        relies_on(&elsewhere, kai, &foreign),
+        Some("b"),
+        "for a set that names KAI"
+    );
+    assert_eq!(relies_on(&elsewhere, elsewhere.default_profile, &foreign), None);
 }
 
 #[test]

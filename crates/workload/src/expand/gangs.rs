@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use grove_api::podcliqueset::PodCliqueTemplate;
 use grove_api::podgang::PodGroup;
-use grove_api::{PodGang, PodGangSpec, labels};
+use grove_api::{PodCliqueSet, PodGang, PodGangSpec, labels};
 use kube::ResourceExt;
 
 use super::Expansion;
@@ -38,6 +38,16 @@ pub struct GangClique<'a> {
     pub group_replica: Option<(String, i32)>,
     /// How many pods must be placed for the gang to be placed.
     pub min_replicas: i32,
+}
+
+/// The scheduler that a set's pods name: all cliques that name one name the same.
+pub fn named_scheduler(set: &PodCliqueSet) -> Option<&str> {
+    set.spec.template.cliques.iter().find_map(scheduler)
+}
+
+pub(crate) fn scheduler(clique: &PodCliqueTemplate) -> Option<&str> {
+    let name = clique.spec.pod_spec.scheduler_name.as_deref();
+    name.filter(|name| !name.is_empty())
 }
 
 impl<'a> Expansion<'a> {

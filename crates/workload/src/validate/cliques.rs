@@ -7,6 +7,7 @@ use grove_api::podcliqueset::PodCliqueTemplate;
 use kube::ResourceExt;
 
 use super::{Path, Reason, Rules, Violations, no_dns_label, quoted};
+use crate::expand::gangs::scheduler;
 use crate::names::COMBINED_LENGTH_MAX;
 
 pub(super) fn check(set: &PodCliqueSet, template: &Path, found: &mut Violations) {
@@ -90,15 +91,6 @@ fn numbers(clique: &PodCliqueTemplate, path: &Path, found: &mut Violations) {
     found.invalid_if(config.max_replicas < min_replicas, &path.field("maxReplicas"), message);
     let message = "must be greater than or equal to podCliqueSpec.replicas";
     found.invalid_if(config.max_replicas < spec.replicas, &path.field("maxReplicas"), message);
-}
-
-fn scheduler(clique: &PodCliqueTemplate) -> Option<&str> {
-    clique
-        .spec
-        .pod_spec
-        .scheduler_name
-        .as_deref()
-        .filter(|name| !name.is_empty())
 }
 
 pub(super) fn schedulers_are_enabled(set: &PodCliqueSet, rules: &Rules, found: &mut Violations) {

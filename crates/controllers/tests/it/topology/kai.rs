@@ -7,7 +7,7 @@ use kube::ResourceExt;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::{Value, json};
 
-use super::kit::{DEFAULT, HOST, Look as _, RACK, keys, packed, placed_by_kai, pod_group_definition, set};
+use super::kit::{DEFAULT, HOST, Look as _, RACK, keys, packed, placed_by_kai, pod_group_definition, set, with_kai};
 use crate::support::World;
 
 async fn spec(world: &World, name: &str) -> Option<Value> {
@@ -107,6 +107,32 @@ async fn it_follows_the_topology_comes_back_and_keeps_what_kai_wrote() {
         })
         .await;
     world.await_gang_keys("w-0", keys("", HOST)).await;
+}
+
+/// A set chooses among the profiles that are configured.
+#[tokio::test(start_paused = true)]
+async fn a_set_that_names_kai_is_placed_by_it_beside_those_that_do_not() {
+    let mut world = World::without_operator(1, [NodeSpec::new("n0")]).await;
+    world.install(pod_group_definition()).await;
+    world.launch(&with_kai(&["rack", "host"])).await.unwrap();
+    let mut named = set("named", (1, 1), packed("rack"));
+    named.metadata.labels = Some([("kai.scheduler/queue".to_owned(), "research".to_owned())].into());
+    named.spec.template.cliques[0].spec.pod_spec.scheduler_name = Some("kai-scheduler".to_owned());
+    world.try_create(&named).await.unwrap();
+    world.try_create(&set("other", (1, 1), packed("rack"))).await.unwrap();
+    world
+        .eventually("both have pods, and one a PodGroup", async |world| {
+            world.pods().await.len() == 2 && spec(world, "named-0").await.is_some()
+        })
+        .await;
+    world.settle().await;
+    assert_eq!(spec(&world, "other-0").await, None);
+    for pod in world.pods().await {
+        let is_named = pod.name_any().starts_with("named-");
+        assert_eq!(pod.annotations().contains_key("pod-group-name"), is_named);
+        let scheduler = pod.spec.unwrap().scheduler_name;
+        assert_eq!(scheduler.as_deref() == Some("kai-scheduler"), is_named, "{scheduler:?}");
+    }
 }
 
 /// KAI writes nothing on PodGangs: what it did is seen on the pods.
