@@ -9,6 +9,7 @@ use grove_api::{
     ClusterTopology, ClusterTopologyBinding, PodClique, PodCliqueScalingGroup, PodCliqueSet, TopologyDomain, labels,
 };
 use grove_topology::backend::{Backend, KAI_VERSION};
+use grove_topology::cells;
 use grove_topology::resolve::{Found, named_or_default};
 use grove_topology::usage::Usage;
 use grove_topology::{TopologyKind, resolve};
@@ -85,6 +86,18 @@ impl Lookup {
         let resource = ApiResource::from_gvk_with_plural(&kind, Backend::PLURAL);
         let topologies: Api<DynamicObject> = Api::all_with(self.client.clone(), &resource);
         Ok(get(&topologies, name).await?.is_some())
+    }
+
+    /// Whether any node publishes what its NUMA cells have left.
+    pub(crate) async fn cells_are_published(&self) -> Result<bool, kube::Error> {
+        let kind = GroupVersionKind::gvk(cells::GROUP, cells::VERSION, cells::KIND);
+        let resource = ApiResource::from_gvk_with_plural(&kind, cells::PLURAL);
+        let nodes: Api<DynamicObject> = Api::all_with(self.client.clone(), &resource);
+        match nodes.list_metadata(&ListParams::default().limit(1)).await {
+            Ok(found) => Ok(!found.items.is_empty()),
+            Err(kube::Error::Api(status)) if status.code == 404 => Ok(false),
+            Err(error) => Err(error),
+        }
     }
 
     /// How many live pods of a set have a node now.

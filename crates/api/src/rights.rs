@@ -60,6 +60,7 @@ const CLUSTER_WIDE: &[Right] = &[
     ("resource.nvidia.com", &["computedomains"], OWN),
     // Where it goes, when the operator places gangs itself (profile default-scheduler).
     ("", &["nodes", "persistentvolumes", "persistentvolumeclaims"], FOLLOW),
+    ("topology.node.k8s.io", &["noderesourcetopologies"], FOLLOW),
     ("scheduling.k8s.io", &["priorityclasses"], FOLLOW),
     ("policy", &["poddisruptionbudgets"], FOLLOW),
     ("", &["pods/eviction"], &["create"]),

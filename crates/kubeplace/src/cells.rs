@@ -7,8 +7,10 @@
 use std::collections::BTreeMap;
 
 use grove_placement::{Amounts, Cluster, Resource};
+use grove_topology::cells;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::{ClusterResourceScope, Metadata};
 use serde::Deserialize;
 
 use crate::mirror::PodKey;
@@ -21,6 +23,27 @@ pub struct NodeResourceTopology {
     pub metadata: ObjectMeta,
     #[serde(default)]
     pub zones: Vec<Zone>,
+}
+
+impl k8s_openapi::Resource for NodeResourceTopology {
+    const API_VERSION: &'static str = cells::API_VERSION;
+    const GROUP: &'static str = cells::GROUP;
+    const KIND: &'static str = cells::KIND;
+    const VERSION: &'static str = cells::VERSION;
+    const URL_PATH_SEGMENT: &'static str = cells::PLURAL;
+    type Scope = ClusterResourceScope;
+}
+
+impl Metadata for NodeResourceTopology {
+    type Ty = ObjectMeta;
+
+    fn metadata(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+
+    fn metadata_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.metadata
+    }
 }
 
 /// A part of a node.

@@ -18,6 +18,8 @@ pub struct GangRequest {
     pub gang: Gang,
     /// The pods that wait for a place, by pod-group of `gang`, in the order of their index.
     pub pods: Vec<Vec<PodKey>>,
+    /// A scope requires a level below the host. What cells have left only their nodes know.
+    pub asks_for_cells: bool,
     /// Scopes of `gang` that prefer what nobody asked for.
     by_policy: Vec<String>,
 }
@@ -72,6 +74,16 @@ impl GangRequest {
         self
     }
 
+    /// The levels that its scopes require.
+    fn required(&self) -> impl Iterator<Item = &str> {
+        let gang = &self.gang;
+        let groups = gang.groups.iter().map(|group| &group.pack);
+        let pod_groups = gang.pod_groups.iter().map(|group| &group.pack);
+        let packs = std::iter::once(&gang.pack).chain(groups).chain(pod_groups);
+        let of_replica = gang.replica.iter().map(|replica| replica.required.as_str());
+        packs.filter_map(|pack| pack.required.as_deref()).chain(of_replica)
+    }
+
     /// Whether any pod waits for a place.
     pub fn is_waiting(&self) -> bool {
         self.pods.iter().any(|pods| !pods.is_empty())
@@ -119,6 +131,7 @@ impl Mirror {
                 pod_groups: Vec::new(),
             },
             pods: Vec::new(),
+            asks_for_cells: false,
             by_policy: annotated(annotation::PREFERRED_BY_POLICY)
                 .map(|names| names.split(',').map(str::to_owned).collect())
                 .unwrap_or_default(),
@@ -131,7 +144,11 @@ impl Mirror {
             let pack = levels.pack(pod_group.topology_constraint.as_ref())?;
             members.add_to(&mut request, (self.cluster_mut(), pod_group), in_group, pack)?;
         }
-        Ok(request)
+        let asks_for_cells = request.required().any(|word| levels.is_below_host(word));
+        Ok(GangRequest {
+            asks_for_cells,
+            ..request
+        })
     }
 
     fn levels(&self, name: Option<&String>) -> Result<Levels, NotPlaceable> {
@@ -162,6 +179,13 @@ impl Levels {
                 topology: self.spec.as_ref().map(|spec| spec.name.clone()).unwrap_or_default(),
                 key: key.to_owned(),
             })
+    }
+
+    /// Whether a level lies inside a node.
+    fn is_below_host(&self, word: &str) -> bool {
+        let spec = self.spec.as_ref();
+        let below = spec.and_then(|spec| spec.levels.get(spec.host? + 1..));
+        below.is_some_and(|levels| levels.iter().any(|level| level.word == word))
     }
 
     fn pack(&self, constraint: Option<&GangTopologyConstraint>) -> Result<Pack, NotPlaceable> {

@@ -23,9 +23,9 @@ mod workloads;
 
 pub use look::{Keys, Look, keys, keys_of, node_labels, refusal};
 pub use manifests::{
-    BLOCK, CAPACITY, DEFAULT, HOST, NUMA, OFF, RACK, SHARED, ZONE, claim_counts, claims_by_owner, clique,
-    compute_domain_definition, configuration, kai_definition, levels, nodes, on, packed, placed_by_kai,
-    pod_group_definition, set, three_scopes, topology_definition, with_gpus, with_kai, with_policies,
+    BLOCK, CAPACITY, DEFAULT, HOST, NUMA, OFF, RACK, SHARED, ZONE, cells, cells_definition, claim_counts,
+    claims_by_owner, clique, compute_domain_definition, configuration, kai_definition, levels, nodes, on, packed,
+    placed_by_kai, pod_group_definition, set, three_scopes, topology_definition, with_gpus, with_kai, with_policies,
 };
 pub use stage::Stage;
 
@@ -71,6 +71,7 @@ macro_rules! for_each_scenario {
             operations::scenario_12_complete_tas_lifecycle,
             stories::story_1_a_workload_moves_between_clusters_unchanged,
             stories::story_2_disaggregated_inference_keeps_its_parts_close,
+            stories::story_3_two_gpus_of_one_numa_cell,
             stories::story_4_two_kinds_of_hardware_side_by_side,
             stories::story_5_another_topology_while_nothing_is_scheduled,
             partitions::h100_and_gb200_side_by_side_on_relabelled_nodes,
@@ -99,6 +100,7 @@ macro_rules! for_each_placement {
             operations::scenario_04_valid_workload_submission,
             operations::scenario_11_dynamic_constraint_update_on_running_workload,
             stories::story_2_disaggregated_inference_keeps_its_parts_close,
+            stories::story_3_two_gpus_of_one_numa_cell,
             stories::story_5_another_topology_while_nothing_is_scheduled,
             partitions::h100_and_gb200_side_by_side_on_relabelled_nodes,
         }

@@ -16,6 +16,7 @@ use kube::{Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
+use crate::manifests::cells;
 use crate::stage::Stage;
 
 /// Required and preferred key of a constraint.
@@ -268,6 +269,20 @@ pub trait Look: Stage {
         api.create(&PostParams::default(), &definition)
             .await
             .expect("a definition");
+    }
+
+    /// A node publishes what its two NUMA cells have left: so many GPUs each. Waits until that can be published.
+    async fn publish_cells(&self, node: &str, gpus: [u32; 2]) {
+        let kind = GroupVersionKind::gvk("topology.node.k8s.io", "v1alpha2", "NodeResourceTopology");
+        let resource = ApiResource::from_gvk_with_plural(&kind, "noderesourcetopologies");
+        let api: Api<DynamicObject> = Api::all_with(self.client().clone(), &resource);
+        let published = Patch::Apply(cells(node, gpus));
+        let what = format!("{node} publishes its cells");
+        self.eventually(&what, async |_| {
+            let params = PatchParams::apply("topology-updater");
+            api.patch(node, &params, &published).await.is_ok()
+        })
+        .await;
     }
 
     fn backend_topologies(&self, group: &str, version: &str) -> Api<DynamicObject> {

@@ -192,6 +192,48 @@ pub fn compute_domain_definition() -> Value {
     })
 }
 
+/// The definition of the kind in which nodes publish what their NUMA cells have left, as far as it matters here.
+pub fn cells_definition() -> Value {
+    let amount = json!({"x-kubernetes-int-or-string": true, "anyOf": [{"type": "integer"}, {"type": "string"}]});
+    let text = json!({"type": "string"});
+    let resource = json!({
+        "type": "object", "required": ["name", "capacity", "allocatable", "available"],
+        "properties": {"name": text, "capacity": amount, "allocatable": amount, "available": amount},
+    });
+    let zone = json!({
+        "type": "object", "required": ["name", "type"],
+        "properties": {"name": text, "type": text, "resources": {"type": "array", "items": resource}},
+    });
+    let zones = json!({"type": "array", "items": zone});
+    let schema = json!({"type": "object", "required": ["zones"], "properties": {"zones": zones}});
+    json!({
+        "metadata": {
+            "name": "noderesourcetopologies.topology.node.k8s.io",
+            "annotations": {"api-approved.kubernetes.io": "https://github.com/kubernetes/enhancements/pull/1870"},
+        },
+        "spec": {
+            "group": "topology.node.k8s.io", "scope": "Cluster",
+            "names": {"kind": "NodeResourceTopology", "plural": "noderesourcetopologies",
+                      "singular": "noderesourcetopology", "listKind": "NodeResourceTopologyList"},
+            "versions": [{"name": "v1alpha2", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}}],
+        },
+    })
+}
+
+/// What a node of [`CAPACITY`] publishes when its two NUMA cells have so many GPUs left.
+pub fn cells(node: &str, gpus: [u32; 2]) -> Value {
+    let resource = |name: &str, all: &str, left: &str| json!({"name": name, "capacity": all, "allocatable": all, "available": left});
+    let zone = |index: usize| {
+        json!({"name": format!("node-{index}"), "type": "Node", "resources": [
+            resource(GPU, "4", &gpus[index].to_string()), resource("cpu", "32", "32"), resource("memory", "256Gi", "256Gi"),
+        ]})
+    };
+    json!({
+        "apiVersion": "topology.node.k8s.io/v1alpha2", "kind": "NodeResourceTopology",
+        "metadata": {"name": node}, "zones": [zone(0), zone(1)],
+    })
+}
+
 /// A set whose every level shares claims: one for all of it and one for each of its replicas or pods.
 pub const SHARED: &str = r#"
 apiVersion: grove.io/v1alpha1

@@ -6,15 +6,16 @@ use kube::api::PostParams;
 use serde_json::{Value, json};
 
 use crate::look::{Look, keys, keys_of, refusal};
-use crate::manifests::{HOST, levels};
+use crate::manifests::{HOST, cells_definition, levels, nodes};
 use crate::stage::Stage;
 
 const PORTABLE: &str = include_str!("../../../examples/portable.yaml");
 const DISAGGREGATED: &str = include_str!("../../../examples/disaggregated.yaml");
+const NUMA: &str = include_str!("../../../examples/numa.yaml");
 const TWO_TOPOLOGIES: &str = include_str!("../../../examples/two-topologies.yaml");
 const ANOTHER_TRY: &str = include_str!("../../../examples/another-try.yaml");
 
-/// The objects of an example, with images and sizes that a small cluster can run.
+/// The objects of an example.
 fn objects(example: &str) -> (Vec<ClusterTopology>, Vec<PodCliqueSet>) {
     let (mut topologies, mut sets) = (Vec::new(), Vec::new());
     for document in example.split("\n---\n") {
@@ -22,30 +23,34 @@ fn objects(example: &str) -> (Vec<ClusterTopology>, Vec<PodCliqueSet>) {
         if value["kind"] == "ClusterTopology" {
             topologies.push(serde_json::from_value(value).expect("a topology"));
         } else {
-            let mut set: PodCliqueSet = serde_json::from_value(value).expect("a set");
-            for clique in &mut set.spec.template.cliques {
-                clique.spec.replicas = clique.spec.replicas.min(2);
-                clique
-                    .spec
-                    .pod_spec
-                    .containers
-                    .iter_mut()
-                    .for_each(|container| container.resources = None);
-            }
-            sets.push(set);
+            sets.push(serde_json::from_value(value).expect("a set"));
         }
     }
     (topologies, sets)
 }
 
+/// The same set in a size that a small cluster can run.
+fn small(mut set: PodCliqueSet) -> PodCliqueSet {
+    for clique in &mut set.spec.template.cliques {
+        clique.spec.replicas = clique.spec.replicas.min(2);
+        let containers = clique.spec.pod_spec.containers.iter_mut();
+        containers.for_each(|container| container.resources = None);
+    }
+    set
+}
+
 async fn apply(stage: &impl Stage, example: &str) {
     let (topologies, sets) = objects(example);
-    for topology in &topologies {
+    create_topologies(stage, &topologies).await;
+    for set in sets {
+        stage.try_create(&small(set)).await.expect("a set that is taken");
+    }
+}
+
+async fn create_topologies(stage: &impl Stage, topologies: &[ClusterTopology]) {
+    for topology in topologies {
         let made = stage.topologies().create(&PostParams::default(), topology).await;
         made.expect("a topology that is taken");
-    }
-    for set in &sets {
-        stage.try_create(set).await.expect("a set that is taken");
     }
 }
 
@@ -100,6 +105,37 @@ pub async fn story_2_disaggregated_inference_keeps_its_parts_close(stage: &mut i
             .await;
     }
     stage.domain_of("disaggregated-0-", &key("zone")).await;
+}
+
+/// Every host of eight GPUs has two left, and one of them has them side by side.
+// shows: G244-13
+pub async fn story_3_two_gpus_of_one_numa_cell(stage: &mut impl Stage) {
+    stage.install(cells_definition()).await;
+    for (node, _) in nodes() {
+        stage
+            .publish_cells(node, if node == "n2" { [0, 2] } else { [1, 1] })
+            .await;
+    }
+    stage.launch(&levels(&["rack", "host"])).await;
+    let (topologies, sets) = objects(NUMA);
+    create_topologies(stage, &topologies).await;
+    let [mut benchmark] = sets.try_into().expect("one set");
+    stage.try_create(&benchmark).await.expect("a set that is taken");
+    stage.await_running(1).await;
+    assert_eq!(stage.domain_of("benchmark-", HOST).await, "n2");
+
+    // A second one finds no cell, until another host has two of one.
+    benchmark.metadata.name = Some("second".to_owned());
+    stage.try_create(&benchmark).await.expect("a set that is taken");
+    stage
+        .eventually("the second waits", async |stage| {
+            let status = stage.gang("second-0").await.and_then(|gang| gang.status);
+            status.is_some_and(|status| status.pending.is_some())
+        })
+        .await;
+    stage.publish_cells("n1", [2, 0]).await;
+    stage.await_running(2).await;
+    assert_eq!(stage.domain_of("second-", HOST).await, "n1");
 }
 
 // shows: G244-14, G244-8

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use grove_api::{ClusterTopology, ClusterTopologyBinding, PodGang, TopologyDomain};
+use grove_kubeplace::NodeResourceTopology;
 use grove_runtime::{Change, Feed, Notice, Store, Unreadable};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim, Pod};
@@ -97,6 +98,7 @@ impl Scheduler {
         let mut synced = Vec::new();
         let watches: Vec<Watching> = vec![
             self.watch::<Node>(&seen, &mut synced),
+            self.watch::<NodeResourceTopology>(&seen, &mut synced),
             self.watch::<Pod>(&seen, &mut synced),
             self.watch::<PodGang>(&seen, &mut synced),
             self.watch::<ClusterTopology>(&seen, &mut synced),

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use grove_api::{ClusterTopology, ClusterTopologyBinding, PodGang, TopologyDomain};
+use grove_kubeplace::NodeResourceTopology;
 use grove_runtime::ObjectKey;
 use k8s_openapi::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim, Pod};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
@@ -12,6 +13,7 @@ use k8s_openapi::api::scheduling::v1::PriorityClass;
 #[derive(Clone, Debug)]
 pub enum Seen {
     Node(ObjectKey, Option<Arc<Node>>),
+    Cells(ObjectKey, Option<Arc<NodeResourceTopology>>),
     Pod(ObjectKey, Option<Arc<Pod>>),
     Gang(ObjectKey, Option<Arc<PodGang>>),
     ClusterTopology(ObjectKey, Option<Arc<ClusterTopology>>),
@@ -46,6 +48,7 @@ macro_rules! kept {
 }
 
 kept! {
+    NodeResourceTopology => Cells,
     PodGang => Gang,
     ClusterTopology => ClusterTopology,
     ClusterTopologyBinding => TopologyBinding,

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use grove_api::labels::annotation;
 use grove_api::podgang::{GangTopologyConstraint, NamespacedName, PodGroup};
 use grove_api::{ClusterTopology, ClusterTopologyBinding, PodGang, PodGangSpec, TopologyDomain, labels};
-use grove_kubeplace::{GangRequest, Mirror, NotPlaceable, PodKey};
+use grove_kubeplace::{GangRequest, Mirror, NodeResourceTopology, NotPlaceable, PodKey};
 use grove_placement::NodeId;
 use grove_runtime::ObjectKey;
 use grove_topology::Topology;
@@ -107,6 +107,7 @@ impl State {
     pub(crate) fn see(&mut self, seen: Seen) {
         match seen {
             Seen::Node(key, node) => self.see_node(&key.name, node),
+            Seen::Cells(key, cells) => self.see_cells(&key.name, cells.as_deref()),
             Seen::Pod(key, pod) => self.see_pod(pod_key(key), pod),
             Seen::Gang(key, gang) => self.see_gang(key, gang),
             Seen::ClusterTopology(key, object) => {
@@ -146,6 +147,16 @@ impl State {
             None => self.mirror.remove_node(name),
         }
         put(&mut self.nodes, name, node);
+    }
+
+    /// A node says what its NUMA cells have left, or nothing any more. That may help whoever asks for cells; nobody else
+    /// is the wiser.
+    fn see_cells(&mut self, node: &str, published: Option<&NodeResourceTopology>) {
+        match published {
+            Some(published) => self.mirror.set_cells(published),
+            None => self.mirror.remove_cells(node),
+        }
+        self.stir.room.extend(self.mirror.cluster().node(node));
     }
 
     fn see_pod(&mut self, key: PodKey, new: Option<Arc<Pod>>) {

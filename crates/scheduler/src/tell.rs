@@ -138,7 +138,9 @@ impl Core {
         let guards = self.records.get(unit).map(|record| record.guards.clone());
         let changes = guards.unwrap_or_default().into_iter().chain(pending.would_fit_if);
         pending.would_fit_if = changes.take(CHANGES_MAX).collect();
-        if pending.waiting == Waiting::Never && self.queue.hope(unit).is_some() {
+        // What a cell could hold is not known while its node has not spoken since pods left it.
+        let is_final = pending.waiting == Waiting::Never && !request.asks_for_cells;
+        if is_final && self.queue.hope(unit).is_some() {
             self.queue.park(unit.clone(), rank, Hope::Nodes);
         }
         let standing = self.standing(&gang);

@@ -108,7 +108,7 @@ impl Topology {
     pub fn node_keys(&self) -> Vec<&str> {
         let mut keys = Vec::new();
         for (index, level) in self.levels.iter().enumerate() {
-            if self.is_below_host(index) {
+            if self.lies_below_host(index) {
                 let ends_at_host = index > 0 && self.is_host(&self.levels[index - 1]);
                 if !ends_at_host {
                     keys.push(HOSTNAME_LABEL);
@@ -128,12 +128,18 @@ impl Topology {
         keys.get(depth).or(keys.last()).copied()
     }
 
+    /// Whether the level of `word` lies inside a host: nodes have no label for it.
+    pub fn is_below_host(&self, word: &str) -> bool {
+        let index = self.levels.iter().position(|level| level.word == word);
+        index.is_some_and(|index| self.lies_below_host(index))
+    }
+
     fn is_host(&self, level: &Level) -> bool {
         level.key == HOSTNAME_LABEL || (self.is_by_meaning() && level.word == DomainWord::Host.as_str())
     }
 
     /// Free words have no meaning of their own, so there only the kubelet's label tells the host.
-    fn is_below_host(&self, index: usize) -> bool {
+    fn lies_below_host(&self, index: usize) -> bool {
         let after_host = self.levels[..index].iter().any(|level| self.is_host(level));
         after_host || (self.is_by_meaning() && self.levels[index].word == DomainWord::Numa.as_str())
     }

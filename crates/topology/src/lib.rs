@@ -15,6 +15,7 @@
 //! waiting. Whoever calls reads the cluster first, then does what comes out.
 
 pub mod backend;
+pub mod cells;
 pub mod conditions;
 pub mod kai;
 pub mod levels;

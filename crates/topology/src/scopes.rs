@@ -26,7 +26,15 @@ pub struct ScopedConstraint<'a> {
     pub constraint: &'a TopologyConstraint,
 }
 
-impl ScopedConstraint<'_> {
+impl<'a> ScopedConstraint<'a> {
+    /// The required and the preferred word, each with its field.
+    pub(crate) fn words(&self) -> impl Iterator<Item = (String, &'a str)> {
+        let constraint = self.constraint;
+        let required = constraint.required().map(|word| (self.required_path(), word));
+        let preferred = constraint.preferred().map(|word| (self.preferred_path(), word));
+        required.into_iter().chain(preferred)
+    }
+
     /// Field of the required word, in the spelling that the author chose.
     pub fn required_path(&self) -> String {
         let pack = self.constraint.pack.as_ref().and_then(|pack| pack.required.as_ref());

@@ -35,8 +35,12 @@ use crate::record::Record;
 
 const LIMIT: Duration = Duration::from_secs(90);
 const OPERATORS_NAMESPACE: &str = "grove-system";
-/// What scenarios install of other schedulers.
-const FOREIGN: [&str; 2] = ["topologies.kai.scheduler", "podgroups.scheduling.run.ai"];
+/// What scenarios install that is not Grove's.
+const FOREIGN: [&str; 3] = [
+    "topologies.kai.scheduler",
+    "podgroups.scheduling.run.ai",
+    "noderesourcetopologies.topology.node.k8s.io",
+];
 
 static PLANE: Shared = Shared::new(|| {
     let nodes = nodes().map(|(name, labels)| node(name, &labels, &CAPACITY));
@@ -126,7 +130,7 @@ impl RealStage {
             }
             Ok(())
         };
-        eventually("other schedulers' kinds to be gone", LIMIT, gone).await?;
+        eventually("others' kinds to be gone", LIMIT, gone).await?;
         let nodes = Api::<Node>::all(self.admin.clone());
         for node in nodes.list(&every).await? {
             let patch = Patch::Merge(json!({"spec": {"unschedulable": false}}));

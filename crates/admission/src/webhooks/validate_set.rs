@@ -3,6 +3,7 @@
 use grove_api::PodCliqueSet;
 use grove_api::config::ProfileName;
 use grove_topology::backend::{missing_kai_topology, relies_on};
+use grove_topology::cells::{asks_for_cells, why_host};
 use grove_topology::resolve::{self, Found, Resolution};
 use grove_topology::validate::{SetReview, changes_topology, review_set};
 use grove_workload::expand::gangs::named_scheduler;
@@ -31,6 +32,10 @@ pub(super) async fn answer(request: &Request, policy: &Policy, lookup: &Lookup) 
     let resolution = resolution(&new, &topologies.found(), policy);
     let placer = policy.scheduler.profile(named_scheduler(&new));
     let unenforceable = unenforceable(&resolution, (policy, placer), lookup).await?;
+    let cells_are_published = match resolution.topology() {
+        Some(topology) if asks_for_cells(&new, topology) => lookup.cells_are_published().await?,
+        _ => false,
+    };
     let of_workload = match &old {
         None => create(&new, &policy.rules),
         Some(old) => update(old, &new),
@@ -42,6 +47,7 @@ pub(super) async fn answer(request: &Request, policy: &Policy, lookup: &Lookup) 
         found: topologies.found(),
         scheduled_pods,
         unenforceable: unenforceable.as_deref(),
+        why_host: why_host(placer, cells_are_published),
     });
     let causes: Vec<Cause> = of_workload
         .into_iter()

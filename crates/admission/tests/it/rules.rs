@@ -1,11 +1,14 @@
 //! Every family of rules reaches the wire. What each rule says is tested where the rule is.
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use base64::Engine as _;
 use grove_admission::Webhook;
 use grove_api::{ClusterTopology, PodCliqueSet};
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::{Api, PostParams};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::{Api, ApiResource, DynamicObject, PostParams};
+use kube::core::GroupVersionKind;
+use kube::runtime::wait::{await_condition, conditions};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, from_value, json};
 
@@ -407,6 +410,51 @@ async fn the_annotation_of_a_set_opens_what_belongs_to_it() -> Result<()> {
         )
         .await?;
     assert_eq!(response["allowed"], true);
+    Ok(())
+}
+
+// shows: G244-13
+#[tokio::test]
+async fn who_asks_for_numa_is_told_while_no_node_publishes_its_cells() -> Result<()> {
+    let served = serve_with_kinds(FULL).await?;
+    let mut numa = topology("numa", "example.com/rack");
+    let level = json!({"domain": "numa", "key": "example.com/numa"});
+    numa["spec"]["levels"].as_array_mut().context("levels")?.push(level);
+    store::<ClusterTopology>(Api::all(served.cluster.client()), numa).await?;
+    let mut sent = set("a");
+    sent["spec"]["template"]["clusterTopologyName"] = json!("numa");
+    sent["spec"]["template"]["topologyConstraint"] = json!({"pack": {"required": "numa"}});
+    let warnings = async |sent: &Value| -> Result<Value> {
+        let response = served.ask(Webhook::ValidateSet, create_set(sent.clone())).await?;
+        assert_eq!(response["allowed"], true, "{response}");
+        Ok(response["warnings"].clone())
+    };
+    let expected = "spec.template.topologyConstraint.pack.required: 'numa' is enforced as 'host': no node publishes its \
+                    NUMA cells (NodeResourceTopology)";
+    assert_eq!(warnings(&sent).await?, json!([expected]), "the kind is not even served");
+
+    let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    let definition = json!({
+        "metadata": {"name": "noderesourcetopologies.topology.node.k8s.io"},
+        "spec": {
+            "group": "topology.node.k8s.io", "scope": "Cluster",
+            "names": {"kind": "NodeResourceTopology", "plural": "noderesourcetopologies"},
+            "versions": [{"name": "v1alpha2", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}}],
+        },
+    });
+    let definitions = Api::<CustomResourceDefinition>::all(served.cluster.client());
+    definitions
+        .create(&PostParams::default(), &from_value(definition)?)
+        .await?;
+    let name = "noderesourcetopologies.topology.node.k8s.io";
+    await_condition(definitions, name, conditions::is_crd_established()).await?;
+    assert_eq!(warnings(&sent).await?, json!([expected]));
+    let kind = GroupVersionKind::gvk("topology.node.k8s.io", "v1alpha2", "NodeResourceTopology");
+    let resource = ApiResource::from_gvk_with_plural(&kind, "noderesourcetopologies");
+    let published = DynamicObject::new("n1", &resource);
+    let nodes: Api<DynamicObject> = Api::all_with(served.cluster.client(), &resource);
+    nodes.create(&PostParams::default(), &published).await?;
+    assert_eq!(warnings(&sent).await?, Value::Null);
     Ok(())
 }
 

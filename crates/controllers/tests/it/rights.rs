@@ -68,6 +68,11 @@ const UNSEEN: &[(&str, &[&str], &str)] = &[
         PLACING,
     ),
     (
+        "topology.node.k8s.io",
+        &["list noderesourcetopologies", "watch noderesourcetopologies"],
+        PLACING,
+    ),
+    (
         "scheduling.k8s.io",
         &["list priorityclasses", "watch priorityclasses"],
         PLACING,

@@ -5,6 +5,7 @@ mod crash;
 mod gangs;
 mod metrics;
 mod namesake;
+mod numa;
 mod pins;
 mod pods;
 mod priority;

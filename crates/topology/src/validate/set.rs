@@ -11,6 +11,7 @@ use grove_api::{Pack, PodCliqueSet, TopologyConstraint};
 
 use super::set_update;
 use super::{Cause, Verdict, Violation};
+use crate::cells;
 use crate::levels::{Topology, TopologyKind, compare_words};
 use crate::resolve::{self, Found, Resolution};
 use crate::scopes::{self, ScopedConstraint};
@@ -31,6 +32,8 @@ pub struct SetReview<'a> {
     pub scheduled_pods: usize,
     /// Why the scheduler cannot keep any level, with the way out; see [`crate::backend::relies_on`].
     pub unenforceable: Option<&'a str>,
+    /// Why levels below the host come down to the host, if they do; see [`crate::cells::why_host`].
+    pub why_host: Option<&'a str>,
 }
 
 /// Judges the topology part of a write.
@@ -48,7 +51,7 @@ pub fn review_set(review: &SetReview<'_>) -> Verdict {
         verdict.violations.extend(existence(review, &resolution));
         verdict.violations.extend(enforcement(review));
         verdict.violations.extend(hierarchy(review.new, resolution.topology()));
-        verdict.warnings.extend(warnings(review.new, resolution.topology()));
+        verdict.warnings.extend(warnings(review, resolution.topology()));
     }
     verdict
 }
@@ -215,8 +218,8 @@ fn reference_field(set: &PodCliqueSet) -> String {
 }
 
 fn undefined_levels(scoped: &ScopedConstraint<'_>, topology: &Topology) -> Vec<Violation> {
-    words(scoped)
-        .into_iter()
+    scoped
+        .words()
         .filter(|(_, word)| topology.key(word).is_none())
         .map(|(field, word)| {
             let (kind, name) = (topology.kind(), topology.name());
@@ -224,14 +227,6 @@ fn undefined_levels(scoped: &ScopedConstraint<'_>, topology: &Topology) -> Vec<V
             Violation::new(field, Cause::Invalid, message)
         })
         .collect()
-}
-
-/// The required and the preferred word of a scope, each with its field.
-fn words<'a>(scoped: &ScopedConstraint<'a>) -> Vec<(String, &'a str)> {
-    let constraint = scoped.constraint;
-    let required = constraint.required().map(|word| (scoped.required_path(), word));
-    let preferred = constraint.preferred().map(|word| (scoped.preferred_path(), word));
-    required.into_iter().chain(preferred).collect()
 }
 
 /// A scheduler that cannot keep a level would hold the pods for ever, and nobody would be told why.
@@ -275,8 +270,8 @@ fn hierarchy(set: &PodCliqueSet, topology: Option<&Topology>) -> Vec<Violation> 
     violations
 }
 
-fn warnings(set: &PodCliqueSet, topology: Option<&Topology>) -> Vec<String> {
-    let constraints = scopes::constraints(&set.spec.template);
+fn warnings(review: &SetReview<'_>, topology: Option<&Topology>) -> Vec<String> {
+    let constraints = scopes::constraints(&review.new.spec.template);
     let without_effect = |scoped: &ScopedConstraint<'_>| {
         let (required, preferred) = (scoped.constraint.required()?, scoped.constraint.preferred()?);
         let is_wider = compare_words(topology, preferred, required) == Some(Ordering::Less);
@@ -287,8 +282,10 @@ fn warnings(set: &PodCliqueSet, topology: Option<&Topology>) -> Vec<String> {
     };
     let without_effect = constraints.iter().filter_map(without_effect);
     let defined = topology.and_then(|topology| defined_levels(&constraints, topology));
+    let as_host = review.why_host.zip(topology).into_iter();
+    let as_host = as_host.flat_map(|(why, topology)| cells::warnings(&constraints, topology, why));
     let spelling = old_spelling(&constraints).into_iter();
-    spelling.chain(without_effect).chain(defined).collect()
+    spelling.chain(without_effect).chain(defined).chain(as_host).collect()
 }
 
 /// Which levels there are, for whoever wrote one that there is not.

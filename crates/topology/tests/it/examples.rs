@@ -85,6 +85,7 @@ fn every_example_is_admitted_without_a_warning() {
             found,
             scheduled_pods: 0,
             unenforceable: None,
+            why_host: None,
         };
         assert_eq!(review_set(&review), Verdict::default(), "{:?}", new.metadata.name);
     }

@@ -192,6 +192,7 @@ proptest! {
             found: Found { cluster_topology: Some(&object), ..Found::default() },
             scheduled_pods: 0,
             unenforceable: None,
+            why_host: None,
         });
         prop_assert_eq!(verdict.is_admitted(), is_valid(&set, &words), "{:?}", verdict);
         let said: BTreeSet<_> = verdict.violations.iter().map(|found| (&found.field, &found.message)).collect();

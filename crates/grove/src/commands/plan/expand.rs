@@ -69,6 +69,7 @@ fn check(input: &Input, set: &PodCliqueSet, name: &str) -> Result<(), Failure> {
         found: topologies.found(reference.name),
         scheduled_pods: 0,
         unenforceable: None,
+        why_host: None,
     };
     let of_topology = review_set(&review)
         .violations

@@ -28,6 +28,7 @@ fn create(new: &PodCliqueSet, tas: &TopologyAwareScheduling, found: Found<'_>) -
         found,
         scheduled_pods: 0,
         unenforceable: None,
+        why_host: None,
     })
 }
 
@@ -39,6 +40,7 @@ fn update(old: &PodCliqueSet, new: &PodCliqueSet, tas: &TopologyAwareScheduling,
         found,
         scheduled_pods: 3,
         unenforceable: None,
+        why_host: None,
     })
 }
 

@@ -140,6 +140,7 @@ fn story_5_the_topology_can_be_changed_until_a_pod_is_scheduled() {
             found,
             scheduled_pods,
             unenforceable: None,
+            why_host: None,
         })
     };
     assert!(changes_topology(&old, &new, &tas.source));

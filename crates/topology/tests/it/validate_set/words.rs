@@ -1,6 +1,8 @@
 //! The words of constraints: which are levels, which nest, which a scheduler can keep.
 
 use grove_api::PodCliqueSet;
+use grove_api::config::ProfileName;
+use grove_topology::cells::{asks_for_cells, why_host};
 use grove_topology::resolve::Found;
 use grove_topology::validate::{Cause, SetReview, Verdict, Violation, review_set};
 
@@ -29,6 +31,40 @@ fn the_old_spelling_is_taken_with_a_warning() {
     );
 }
 
+// shows: G244-13
+#[test]
+fn a_level_below_the_host_that_nobody_can_keep_is_taken_with_a_warning() {
+    let topology = grove_topology(&ALL);
+    let told = |placer: ProfileName, cells_are_published: bool| {
+        let new = set("a")
+            .replica(pack(Some("rack"), None))
+            .clique("w", pack(Some("numa"), None));
+        assert!(asks_for_cells(&new, &(&topology).into()));
+        let verdict = review_set(&SetReview {
+            old: None,
+            new: &new,
+            tas: &enabled(""),
+            found: found(&topology),
+            scheduled_pods: 0,
+            unenforceable: None,
+            why_host: why_host(placer, cells_are_published),
+        });
+        assert!(verdict.is_admitted());
+        verdict.warnings
+    };
+    let field = "spec.template.cliques[0].topologyConstraint.pack.required";
+    let unpublished = "no node publishes its NUMA cells (NodeResourceTopology)";
+    for placer in [ProfileName::GroveScheduler, ProfileName::DefaultScheduler] {
+        let expected = format!("{field}: 'numa' is enforced as 'host': {unpublished}");
+        assert_eq!(told(placer, false), [expected]);
+        assert_eq!(told(placer, true), [""; 0]);
+    }
+    let expected = format!("{field}: 'numa' is enforced as 'host': kai-scheduler takes no level below it");
+    assert_eq!(told(ProfileName::KaiScheduler, true), [expected]);
+    let host = set("a").clique("w", pack(Some("host"), None));
+    assert!(!asks_for_cells(&host, &(&topology).into()));
+}
+
 // shows: G244-81
 #[test]
 fn what_the_scheduler_cannot_keep_is_refused_with_the_way_out() {
@@ -42,6 +78,7 @@ fn what_the_scheduler_cannot_keep_is_refused_with_the_way_out() {
             found: found(&topology),
             scheduled_pods: 0,
             unenforceable: Some(&why),
+            why_host: None,
         })
     };
     let verdict = review(&set("a").clique("w", pack(Some("rack"), None)));
