@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use anyhow::{Context, Result, ensure};
 use grove_api::{crds, rights};
 use grove_e2e::{ControlPlane, Identity};
+use k8s_openapi::api::rbac::v1::ClusterRole;
 
 use crate::files::tracked_files;
 use crate::{root, traceability};
@@ -33,7 +34,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         return check_all();
     }
     let table = traceability::table(&tracked_files()?)?;
-    let others = [(rules_table(), table.text), cluster_role()?];
+    let others = cluster_roles()?.into_iter().chain([(rules_table(), table.text)]);
     for (path, text) in definitions()?.into_iter().chain(others) {
         fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
     }
@@ -52,7 +53,7 @@ pub(crate) fn check_all() -> Result<()> {
     );
     let table = traceability::table(&tracked_files()?)?;
     report(&table.findings)?;
-    let others = [(rules_table(), table.text), cluster_role()?];
+    let others = cluster_roles()?.into_iter().chain([(rules_table(), table.text)]);
     check(definitions.into_iter().chain(others))
 }
 
@@ -60,13 +61,16 @@ fn rules_table() -> PathBuf {
     root().join("docs/traceability.md")
 }
 
-/// What the operator may do, for the chart.
-fn cluster_role() -> Result<(PathBuf, String)> {
-    let text = serde_saphyr::to_string(&rights::cluster_role())?;
-    Ok((
-        root().join("charts/grove/rbac/operator.yaml"),
-        format!("{HEADER}{text}"),
-    ))
+/// What the operator and the scheduler may do, for the chart.
+fn cluster_roles() -> Result<[(PathBuf, String); 2]> {
+    let file = |name: &str, role: &ClusterRole| -> Result<(PathBuf, String)> {
+        let text = serde_saphyr::to_string(role)?;
+        Ok((root().join("charts/grove/rbac").join(name), format!("{HEADER}{text}")))
+    };
+    Ok([
+        file("operator.yaml", &rights::cluster_role())?,
+        file("scheduler.yaml", &rights::scheduler::cluster_role())?,
+    ])
 }
 
 fn report(findings: &[String]) -> Result<()> {

@@ -1,8 +1,11 @@
-//! What the operator may do in a cluster: the least that its code needs, kind by kind.
+//! What Grove's programs may do in a cluster: the least that their code needs, kind by kind. The operator's list is here,
+//! the scheduler's in [`scheduler`].
 //!
-//! The ClusterRole of the chart is written from this list (`cargo xtask gen`), and `grove rbac` prints it. Tests hold the
-//! operator to it: on the embedded cluster no request of any scenario goes beyond it and every right is used by one, and on
-//! a real API server the operator runs with these rights and no others.
+//! The ClusterRoles of the chart are written from these lists (`cargo xtask gen`), and `grove rbac` prints them. Tests hold
+//! the programs to them: on the embedded cluster no request of any scenario goes beyond and every right is used by one,
+//! and on a real API server they run with these rights and no others.
+
+pub mod scheduler;
 
 use k8s_openapi::api::core::v1::ServiceAccount;
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, PolicyRule, Role, RoleBinding, RoleRef, Subject};
@@ -127,7 +130,7 @@ pub fn cluster_role() -> ClusterRole {
     ];
     rules.extend(configurations.map(|right| rule(right, &WEBHOOK_CONFIGURATIONS)));
     ClusterRole {
-        metadata: named(None),
+        metadata: named(OPERATOR, None),
         rules: Some(rules),
         aggregation_rule: None,
     }
@@ -146,54 +149,72 @@ pub struct Home<'a> {
 /// What the operator may do at home. One object of a kind can be allowed by name, to create it cannot.
 pub fn role(home: &Home<'_>) -> Role {
     let kept = &["list", "watch", "update"];
+    let mut rules = vec![
+        rule(("", &["secrets"], kept), &[home.secret]),
+        rule(("", &["secrets"], &["create"]), &[]),
+    ];
+    rules.extend(election(home.lease));
     Role {
-        metadata: named(Some(home.namespace)),
-        rules: Some(vec![
-            rule(("", &["secrets"], kept), &[home.secret]),
-            rule(("", &["secrets"], &["create"]), &[]),
-            rule(("coordination.k8s.io", &["leases"], &["get", "update"]), &[home.lease]),
-            rule(("coordination.k8s.io", &["leases"], &["create"]), &[]),
-        ]),
+        metadata: named(OPERATOR, Some(home.namespace)),
+        rules: Some(rules),
     }
+}
+
+/// What replicas need to elect a leader.
+fn election(lease: &str) -> [PolicyRule; 2] {
+    let (group, leases): (_, &'static [&str]) = ("coordination.k8s.io", &["leases"]);
+    [
+        rule((group, leases, &["get", "list", "watch", "update"]), &[lease]),
+        rule((group, leases, &["create"]), &[]),
+    ]
 }
 
 /// The operator's account, in the namespace that it lives in.
 pub fn service_account(namespace: &str) -> ServiceAccount {
+    account(OPERATOR, namespace)
+}
+
+fn account(name: &str, namespace: &str) -> ServiceAccount {
     ServiceAccount {
-        metadata: named(Some(namespace)),
+        metadata: named(name, Some(namespace)),
         ..ServiceAccount::default()
     }
 }
 
 /// Both roles, bound to the operator's account.
 pub fn bindings(namespace: &str) -> (ClusterRoleBinding, RoleBinding) {
+    bound(OPERATOR, namespace)
+}
+
+/// The roles of a name, bound to the account of that name.
+fn bound(name: &str, namespace: &str) -> (ClusterRoleBinding, RoleBinding) {
     let reference = |kind: &str| RoleRef {
         api_group: Some(RBAC.to_owned()),
         kind: kind.to_owned(),
-        name: OPERATOR.to_owned(),
+        name: name.to_owned(),
     };
     let account = Subject {
         kind: "ServiceAccount".to_owned(),
-        name: OPERATOR.to_owned(),
+        name: name.to_owned(),
         namespace: Some(namespace.to_owned()),
         ..Subject::default()
     };
     let cluster_wide = ClusterRoleBinding {
-        metadata: named(None),
+        metadata: named(name, None),
         role_ref: reference("ClusterRole"),
         subjects: Some(vec![account.clone()]),
     };
     let at_home = RoleBinding {
-        metadata: named(Some(namespace)),
+        metadata: named(name, Some(namespace)),
         role_ref: reference("Role"),
         subjects: Some(vec![account]),
     };
     (cluster_wide, at_home)
 }
 
-fn named(namespace: Option<&str>) -> ObjectMeta {
+fn named(name: &str, namespace: Option<&str>) -> ObjectMeta {
     ObjectMeta {
-        name: Some(OPERATOR.to_owned()),
+        name: Some(name.to_owned()),
         namespace: namespace.map(str::to_owned),
         ..ObjectMeta::default()
     }
@@ -215,17 +236,27 @@ pub fn allows(rules: &[PolicyRule], (group, resource): (&str, &str), verb: &str,
 mod tests {
     use super::*;
 
-    #[test]
-    fn nothing_is_granted_by_a_wildcard_or_twice_and_no_right_makes_more_rights() {
-        let home = Home {
-            namespace: "ns",
-            secret: "certificates",
-            lease: "leader",
-        };
+    const HOME: Home<'static> = Home {
+        namespace: "ns",
+        secret: "certificates",
+        lease: "leader",
+    };
+
+    fn of_operator() -> Vec<PolicyRule> {
         let mut rules = cluster_role().rules.unwrap_or_default();
-        rules.extend(role(&home).rules.unwrap_or_default());
+        rules.extend(role(&HOME).rules.unwrap_or_default());
+        rules
+    }
+
+    fn of_scheduler() -> Vec<PolicyRule> {
+        let mut rules = scheduler::cluster_role().rules.unwrap_or_default();
+        rules.extend(scheduler::role("ns").rules.unwrap_or_default());
+        rules
+    }
+
+    fn judge(rules: &[PolicyRule]) {
         let mut seen = std::collections::BTreeSet::new();
-        for rule in &rules {
+        for rule in rules {
             let groups = rule.api_groups.iter().flatten();
             for (group, resource) in
                 groups.flat_map(|group| rule.resources.iter().flatten().map(move |one| (group, one)))
@@ -246,8 +277,22 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn nothing_is_granted_by_a_wildcard_or_twice_and_no_right_makes_more_rights() {
+        judge(&of_operator());
+        judge(&of_scheduler());
+    }
+
+    #[test]
+    fn what_is_allowed_by_name_is_allowed_for_that_name_only() {
+        let rules = of_operator();
         assert!(allows(&rules, ("", "secrets"), "watch", "certificates"));
         assert!(!allows(&rules, ("", "secrets"), "watch", "somebody-elses"));
+        let leases = ("coordination.k8s.io", "leases");
+        assert!(allows(&of_scheduler(), leases, "update", scheduler::LEASE));
+        assert!(!allows(&of_scheduler(), leases, "update", "leader"));
         assert!(!allows(
             &cluster_role().rules.unwrap_or_default(),
             ("", "secrets"),

@@ -16,6 +16,7 @@ mod look;
 mod manifests;
 mod operations;
 mod partitions;
+pub mod rights;
 mod stage;
 mod status;
 mod stories;

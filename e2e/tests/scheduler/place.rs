@@ -6,8 +6,8 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use grove_api::PodGang;
 use grove_api::config::{OperatorConfiguration, ProfileName, SchedulerProfile};
+use grove_api::{PodGang, rights};
 use grove_controllers::{Operator, Settings};
 use grove_e2e::{ControlPlane, Identity, Shared, eventually, node};
 use grove_scenarios::audit::Audit;
@@ -86,9 +86,25 @@ pub(crate) use by_both_profiles;
 
 /// A client that outlives the runtime of a test.
 async fn client(plane: &ControlPlane, identity: Identity) -> Result<Client> {
+    connect(plane, identity, None).await
+}
+
+/// The same for the scheduler's account, which gets the rights that the chart gives it.
+async fn scheduler(plane: &ControlPlane) -> Result<Client> {
+    let (admin, params) = (plane.client(Identity::Admin).await?, PostParams::default());
+    let (cluster_wide, _) = rights::scheduler::bindings("grove-system");
+    let role = rights::scheduler::cluster_role();
+    Api::all(admin.clone()).create(&params, &role).await?;
+    Api::all(admin).create(&params, &cluster_wide).await?;
+    let user = format!("system:serviceaccount:grove-system:{}", rights::scheduler::NAME);
+    connect(plane, Identity::Admin, Some(user)).await
+}
+
+async fn connect(plane: &ControlPlane, identity: Identity, acts_as: Option<String>) -> Result<Client> {
     let kubeconfig = Kubeconfig::read_from(plane.kubeconfig(identity))?;
     let made = RUNTIME.spawn(async move {
-        let config = Config::from_custom_kubeconfig(kubeconfig, &Default::default()).await?;
+        let mut config = Config::from_custom_kubeconfig(kubeconfig, &Default::default()).await?;
+        config.auth_info.impersonate = acts_as;
         anyhow::Ok(Client::try_from(config)?)
     });
     made.await?
@@ -123,19 +139,22 @@ pub(crate) async fn run_operator(plane: &ControlPlane, profile: &SchedulerProfil
     Ok(())
 }
 
-/// Starts what places gangs by a profile; where that is in the operator, with the operator's rights. It ends with the
-/// process.
+/// Starts what places gangs by a profile, with the scheduler's rights, or the operator's where it is a part of that. It
+/// ends with the process.
 async fn run_placer(plane: &ControlPlane, profile: &SchedulerProfile) -> Result<()> {
     let configuration = configured(profile);
-    let (policy, identity) = match profile {
-        SchedulerProfile::Default => (Policy::pinning(&configuration), Identity::Operator),
-        _ => (Policy::new(&configuration), Identity::Admin),
+    let (policy, client) = match profile {
+        SchedulerProfile::Default => (
+            Policy::pinning(&configuration),
+            client(plane, Identity::Operator).await?,
+        ),
+        _ => (Policy::new(&configuration), scheduler(plane).await?),
     };
     let settings = grove_scheduler::Settings {
         policy: Policy { grace: GRACE, ..policy },
         ..grove_scheduler::Settings::default()
     };
-    let scheduler = Scheduler::new(client(plane, identity).await?, settings);
+    let scheduler = Scheduler::new(client, settings);
     RUNTIME.spawn(async move { scheduler.run(CancellationToken::new()).await });
     Ok(())
 }

@@ -15,6 +15,7 @@ use grove_api::{
     ClusterTopologyBinding, ComputeDomain, PodClique, PodCliqueScalingGroup, PodCliqueSet, PodGang, TopologyDomain,
     labels,
 };
+use grove_scenarios::rights::{Right, used};
 use grove_scenarios::{
     HOST, Look as _, OFF, RACK, compute_domain_definition, kai_definition, levels, placed_by_kai, pod_group_definition,
     topology_definition,
@@ -24,7 +25,7 @@ use grove_simcluster::server::Verb;
 use k8s_openapi::api::apps::v1::ControllerRevision;
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use k8s_openapi::api::core::v1::{Namespace, Pod, Service};
-use k8s_openapi::api::rbac::v1::{PolicyRule, Role, RoleBinding};
+use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use k8s_openapi::api::resource::v1::{ResourceClaim, ResourceClaimTemplate};
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
@@ -84,7 +85,13 @@ const UNSEEN: &[(&str, &[&str], &str)] = &[
     ),
     (
         "coordination.k8s.io",
-        &["get leases", "create leases", "update leases"],
+        &[
+            "get leases",
+            "list leases",
+            "watch leases",
+            "create leases",
+            "update leases",
+        ],
         "the process elects its leader; shown by replicas_lead_one_after_the_other",
     ),
 ];
@@ -123,39 +130,10 @@ spec:
     - {name: sg, cliqueNames: [member], replicas: 2, minAvailable: 1, scaleConfig: {minReplicas: 1, maxReplicas: 4}}
 "#;
 
-type Right = (String, String);
-
 fn granted() -> BTreeSet<Right> {
     let cluster_wide = rights::cluster_role().rules.unwrap_or_default();
     let at_home = rights::role(&HOME).rules.unwrap_or_default();
-    let words = |rule: PolicyRule| -> Vec<Right> {
-        let (groups, resources) = (rule.api_groups.unwrap_or_default(), rule.resources.unwrap_or_default());
-        let mut words = Vec::new();
-        for (group, resource) in groups
-            .iter()
-            .flat_map(|group| resources.iter().map(move |one| (group, one)))
-        {
-            words.extend(
-                rule.verbs
-                    .iter()
-                    .map(|verb| (group.clone(), format!("{verb} {resource}"))),
-            );
-        }
-        words
-    };
-    cluster_wide.into_iter().chain(at_home).flat_map(words).collect()
-}
-
-fn used(world: &World) -> BTreeSet<Right> {
-    let asked = world.history().requests().by_user(OPERATOR);
-    let right = |intent: &grove_simcluster::server::Intent| {
-        let resource = match intent.subresource.as_str() {
-            "" => intent.resource.plural.to_string(),
-            subresource => format!("{}/{subresource}", intent.resource.plural),
-        };
-        (intent.resource.group.to_string(), format!("{} {resource}", intent.verb))
-    };
-    asked.iter().map(|asked| right(&asked.intent)).collect()
+    grove_scenarios::rights::granted(cluster_wide.into_iter().chain(at_home))
 }
 
 /// Changes every object of a kind.
@@ -370,7 +348,7 @@ async fn every_right_is_used_or_has_a_reason() {
         rights.iter().map(right)
     });
     let unseen: BTreeSet<Right> = unseen.collect();
-    let (granted, used) = (granted(), used(&world));
+    let (granted, used) = (granted(), used(world.history(), OPERATOR));
     let unused: BTreeSet<Right> = granted.difference(&used).cloned().collect();
     let idle: Vec<&Right> = unused.difference(&unseen).collect();
     assert!(

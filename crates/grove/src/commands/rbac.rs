@@ -1,22 +1,23 @@
-//! `grove rbac`: the operator's account and the least that it must be allowed, for `kubectl apply --server-side -f -`.
+//! `grove rbac`: the accounts of the operator and of the scheduler and the least that each must be allowed, for
+//! `kubectl apply --server-side -f -`.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use grove_api::rights::{self, Home};
+use grove_api::rights::{self, Home, scheduler};
 use serde::Serialize;
 
 use crate::exit;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The namespace that the operator runs in
+    /// The namespace that both run in
     #[arg(long, short, value_name = "NAMESPACE", default_value = "grove-system")]
     namespace: String,
-    /// The Secret of its certificates, as server.webhooks.secretName names it
+    /// The Secret of the operator's certificates, as server.webhooks.secretName names it
     #[arg(long, value_name = "NAME", default_value = "grove-webhook-server-cert")]
     secret: String,
-    /// The Lease of its leader, as leaderElection.resourceName names it
+    /// The Lease of the operator's leader, as leaderElection.resourceName names it
     #[arg(long, value_name = "NAME", default_value = "grove-operator-leader-election")]
     lease: String,
 }
@@ -43,6 +44,12 @@ fn print(args: &Args, out: &mut impl Write) -> io::Result<()> {
     document(out, &rights::cluster_role())?;
     document(out, &cluster_wide)?;
     document(out, &rights::role(&home))?;
+    document(out, &at_home)?;
+    let (cluster_wide, at_home) = scheduler::bindings(&args.namespace);
+    document(out, &scheduler::service_account(&args.namespace))?;
+    document(out, &scheduler::cluster_role())?;
+    document(out, &cluster_wide)?;
+    document(out, &scheduler::role(&args.namespace))?;
     document(out, &at_home)?;
     out.flush()
 }

@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use grove_api::config::{self, ConfigError, LeaderElection, Loaded, OperatorConfiguration, Overrides};
+use grove_api::rights;
 use grove_scheduler::{Policy, Scheduler, Settings};
 use tokio::sync::watch;
 
@@ -18,8 +19,6 @@ use crate::leading::{lead, stop_on_signal};
 use crate::logging;
 use crate::metrics::Metrics;
 
-/// The scheduler's own Lease: the operator has another.
-const LEASE: &str = "grove-scheduler-leader-election";
 /// The configuration of a scheduler that is given none.
 const DEFAULTS: &[u8] = b"apiVersion: operator.config.grove.io/v1alpha1\nkind: OperatorConfiguration\n";
 const REQUESTS_MAX: Duration = Duration::from_secs(2);
@@ -83,7 +82,8 @@ async fn schedule(configuration: &OperatorConfiguration, args: &Args) -> Result<
             // A replica that does not lead is ready too: it takes over when the other one goes.
             stage.send_replace(Stage::Ready);
             let election = LeaderElection {
-                resource_name: LEASE.to_owned(),
+                // The operator has a Lease of its own.
+                resource_name: rights::scheduler::LEASE.to_owned(),
                 ..configuration.leader_election.clone()
             };
             let settings = Settings {

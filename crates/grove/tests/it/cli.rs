@@ -171,9 +171,9 @@ fn crds_are_printed_as_they_are_committed() {
     assert!(without.len() < printed(&[]).len());
 }
 
-/// What it prints lets the operator do what its defaults need: the Secret and the Lease are those of a bare configuration.
+/// What it prints lets both do what their defaults need: the Secret and the Leases are those of a bare configuration.
 #[test]
-fn the_roles_are_printed_for_the_operator_as_it_is_by_default() {
+fn the_roles_are_printed_for_operator_and_scheduler_as_they_are_by_default() {
     let output = grove().args(["rbac", "--namespace", "here"]).output().unwrap();
     assert!(output.status.success());
     let printed = String::from_utf8(output.stdout).unwrap();
@@ -185,19 +185,24 @@ fn the_roles_are_printed_for_the_operator_as_it_is_by_default() {
         "Role",
         "RoleBinding",
     ];
-    assert_eq!(kinds, expected);
-    let committed = include_str!("../../../../charts/grove/rbac/operator.yaml");
-    let (_, committed) = committed.split_once('\n').unwrap();
-    assert!(printed.contains(committed));
+    assert_eq!(kinds, [expected, expected].concat());
+    for committed in [
+        include_str!("../../../../charts/grove/rbac/operator.yaml"),
+        include_str!("../../../../charts/grove/rbac/scheduler.yaml"),
+    ] {
+        let (_, committed) = committed.split_once('\n').unwrap();
+        assert!(printed.contains(committed));
+    }
     let defaults = grove_api::config::parse(b"{}", &grove_api::config::Overrides::default()).unwrap();
     let defaults = defaults.configuration;
     for name in [
-        &defaults.server.webhooks.secret_name,
-        &defaults.leader_election.resource_name,
+        defaults.server.webhooks.secret_name.as_str(),
+        defaults.leader_election.resource_name.as_str(),
+        "grove-scheduler-leader-election",
     ] {
-        assert!(printed.contains(name.as_str()), "{name}");
+        assert!(printed.contains(name), "{name}");
     }
-    assert_eq!(printed.matches("namespace: here").count(), 5);
+    assert_eq!(printed.matches("namespace: here").count(), 10);
 }
 
 #[test]

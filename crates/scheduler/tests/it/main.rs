@@ -10,5 +10,6 @@ mod pins;
 mod pods;
 mod priority;
 mod replica;
+mod rights;
 mod support;
 mod trace;

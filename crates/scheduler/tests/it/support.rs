@@ -5,9 +5,10 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use grove_api::config::{self, OperatorConfiguration, Overrides};
-use grove_api::{PodCliqueSet, PodGang, crds};
+use grove_api::{PodCliqueSet, PodGang, crds, rights};
 use grove_controllers::Operator;
 use grove_scenarios::audit::Audit;
+use grove_scenarios::rights::{granted, used};
 use grove_scheduler::{Metrics, Policy, Scheduler, Settings};
 use grove_simcluster::{Cluster, NodeSpec, User};
 use k8s_openapi::NamespaceResourceScope;
@@ -69,6 +70,24 @@ pub(crate) fn node(block: &str, rack: &str, host: usize) -> NodeSpec {
         .label(LEVELS[0].1, block)
         .label(LEVELS[1].1, rack)
         .capacity("nvidia.com/gpu", "8")
+}
+
+/// Whatever a test is about, in it the scheduler stays within its rights, or the operator's where it is a part of that.
+impl Drop for World {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            return;
+        }
+        let role = match self.policies.pins {
+            true => rights::cluster_role(),
+            false => rights::scheduler::cluster_role(),
+        };
+        let granted = granted(role.rules.unwrap_or_default());
+        let history = self.cluster.history().expect("histories of tests are recorded");
+        let used = used(history, SCHEDULER);
+        let beyond: Vec<_> = used.difference(&granted).collect();
+        assert!(beyond.is_empty(), "its role does not grant {beyond:?}");
+    }
 }
 
 impl World {
