@@ -15,7 +15,7 @@ const CONFIG: &str = "apiVersion: operator.config.grove.io/v1alpha1\nkind: Opera
                       server: {healthProbes: {port: 0}, metrics: {port: 0}}\n\
                       leaderElection: {enabled: true, resourceNamespace: failover}\n";
 const AFTER_KILL_MAX: Duration = Duration::from_secs(20);
-/// Of the best of three handovers: two seconds of it are the wait between two tries, and the machine has other work.
+/// Of the best of three handovers: the machine has other work.
 const AFTER_TERM_MAX: Duration = Duration::from_secs(3);
 
 /// Creates a gang and waits until it runs; how long that took since a moment.

@@ -51,14 +51,18 @@ pub(super) fn seen(before: Option<Sighting>, lease: Option<Lease>, now: Instant)
     }
 }
 
+/// Who holds the Lease; empty if nobody does.
+pub(super) fn holder(lease: &Lease) -> &str {
+    let holder = lease.spec.as_ref().and_then(|spec| spec.holder_identity.as_deref());
+    holder.unwrap_or_default()
+}
+
 pub(super) fn decide(role: Role, seen: Option<&Sighting>, terms: &Terms, now: Instant) -> Action {
     let Some(Sighting { lease, since }) = seen else {
         return Action::Create;
     };
     let spec = lease.spec.as_ref();
-    let holder = spec
-        .and_then(|spec| spec.holder_identity.as_deref())
-        .unwrap_or_default();
+    let holder = holder(lease);
     if holder == terms.identity {
         return Action::Renew;
     }
