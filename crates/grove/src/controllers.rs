@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use grove_api::config::{Controllers, OperatorConfiguration, ProfileName};
 use grove_controllers::{Operator, Settings, StartError};
-use grove_scheduler::{Policy, Scheduler};
+use grove_scheduler::{Metrics, Policy, Scheduler};
 use jiff::Timestamp;
 use kube::Client;
 use tokio_util::sync::CancellationToken;
@@ -30,10 +30,10 @@ pub(crate) fn settings(configuration: &OperatorConfiguration, image: &str) -> Se
 }
 
 /// What the leader does until it is told to stop: first the topology that the configuration asks for, then the rest.
-/// Where the cluster's own scheduler binds, gangs are placed here too.
+/// Where the cluster's own scheduler binds, gangs are placed here too, and counted in `placing`.
 pub(crate) async fn run(
     client: Client,
-    (configuration, settings): (&OperatorConfiguration, Settings),
+    (configuration, settings, placing): (&OperatorConfiguration, Settings, Metrics),
     stop: CancellationToken,
 ) -> Result<(), Failure> {
     let Some(started) = stop
@@ -49,6 +49,7 @@ pub(crate) async fn run(
         if pins {
             let settings = grove_scheduler::Settings {
                 policy: Policy::pinning(configuration),
+                metrics: placing,
                 ..grove_scheduler::Settings::default()
             };
             Scheduler::new(client, settings).run(stop.clone()).await;

@@ -19,10 +19,6 @@ pub(crate) struct Metrics {
 }
 
 impl Metrics {
-    pub(crate) fn new() -> Self {
-        Self::with(|_| {})
-    }
-
     /// With metrics of the caller's own beside those of every process.
     pub(crate) fn with(register: impl FnOnce(&mut Registry)) -> Self {
         let mut registry = Registry::default();
@@ -138,7 +134,7 @@ mod tests {
 
     #[test]
     fn leadership_and_version_are_told() {
-        let metrics = Metrics::new();
+        let metrics = Metrics::with(|_| {});
         assert_eq!(value(&metrics.render().unwrap(), "grove_operator_leader"), 0.0);
         metrics.set_leader(true);
         let text = metrics.render().unwrap();
@@ -151,7 +147,7 @@ mod tests {
     #[cfg(target_os = "linux")]
     #[test]
     fn the_process_metrics_are_true() {
-        let metrics = Metrics::new();
+        let metrics = Metrics::with(|_| {});
         let before = metrics.render().unwrap();
         let ballast = vec![1_u8; 64 << 20];
         let files: Vec<_> = (0..10)

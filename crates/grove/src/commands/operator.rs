@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use grove_api::config::{self, ConfigError, FILE_BYTES_MAX, Loaded, OperatorConfiguration, Overrides};
+use grove_api::config::{self, ConfigError, FILE_BYTES_MAX, Loaded, OperatorConfiguration, Overrides, ProfileName};
 use grove_controllers::Settings;
 use grove_web::Page;
 use tokio::io::AsyncReadExt as _;
@@ -117,7 +117,12 @@ pub(super) async fn load(path: &Path, overrides: &Overrides) -> Result<Loaded, V
 async fn operate(configuration: &OperatorConfiguration, args: &Args) -> Result<(), Failure> {
     tracing::info!(version = env!("CARGO_PKG_VERSION"), "starting");
     let stop = stop_on_signal()?;
-    let metrics = Metrics::new();
+    let placing = grove_scheduler::Metrics::default();
+    let metrics = Metrics::with(|registry| {
+        if configuration.scheduler.has(ProfileName::DefaultScheduler) {
+            placing.register(registry);
+        }
+    });
     let (stage, watched_stage) = watch::channel(Stage::Starting("the API server"));
     let servers = Servers::start(configuration, &metrics, watched_stage).await?;
 
@@ -157,7 +162,8 @@ async fn operate(configuration: &OperatorConfiguration, args: &Args) -> Result<(
                     let work = async {
                         match stop.run_until_cancelled(serving.lead()).await {
                             Some(Ok(())) => {
-                                controllers::run(cluster.client.clone(), (configuration, settings), stop.clone()).await
+                                let what = (configuration, settings, placing);
+                                controllers::run(cluster.client.clone(), what, stop.clone()).await
                             }
                             ended => ended.unwrap_or(Ok(())),
                         }

@@ -271,6 +271,16 @@ async fn a_leader_that_sends_slowly_renews_its_lease_in_time() {
 }
 
 #[tokio::test]
+async fn an_operator_that_places_gangs_counts_them_as_the_scheduler_does() {
+    let places = "scheduler: {profiles: [{name: default-scheduler, default: true}]}\n";
+    let operator = Operator::new(listen(ApiServer::default().router()).await, places);
+    let process = operator.start(&[]);
+    let line = "grove_scheduler_queue_depth{state=\"ready\"} 0";
+    eventually("counted", || operator.metric(line)).await;
+    drop(process);
+}
+
+#[tokio::test]
 async fn the_endpoints_answer_and_the_log_is_json_at_the_configured_level() {
     let operator = Operator::new(listen(ApiServer::default().router()).await, "");
     let process = operator.start(&[("RUST_LOG", "trace")]);

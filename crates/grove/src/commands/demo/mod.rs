@@ -194,7 +194,10 @@ async fn start(embedded: &Embedded) -> Result<Running> {
     let stop = CancellationToken::new();
     let settings = controllers::settings(&configuration, "grove");
     let (operated, stopped) = (configuration.clone(), stop.clone());
-    let controllers = tokio::spawn(async move { controllers::run(client, (&operated, settings), stopped).await });
+    let controllers = tokio::spawn(async move {
+        let placing = grove_scheduler::Metrics::default();
+        controllers::run(client, (&operated, settings, placing), stopped).await
+    });
     let client = embedded
         .cluster
         .client_as(User::named(SCHEDULER, &["system:serviceaccounts"]));
