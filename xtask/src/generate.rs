@@ -34,7 +34,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         return check_all();
     }
     let table = traceability::table(&tracked_files()?)?;
-    let others = cluster_roles()?.into_iter().chain([(rules_table(), table.text)]);
+    let others = [(rules_table(), table.text)].into_iter().chain(cluster_roles()?);
     for (path, text) in definitions()?.into_iter().chain(others) {
         fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
     }
@@ -53,7 +53,7 @@ pub(crate) fn check_all() -> Result<()> {
     );
     let table = traceability::table(&tracked_files()?)?;
     report(&table.findings)?;
-    let others = cluster_roles()?.into_iter().chain([(rules_table(), table.text)]);
+    let others = [(rules_table(), table.text)].into_iter().chain(cluster_roles()?);
     check(definitions.into_iter().chain(others))
 }
 
@@ -61,16 +61,18 @@ fn rules_table() -> PathBuf {
     root().join("docs/traceability.md")
 }
 
-/// What the operator and the scheduler may do, for the chart.
-fn cluster_roles() -> Result<[(PathBuf, String); 2]> {
-    let file = |name: &str, role: &ClusterRole| -> Result<(PathBuf, String)> {
+/// What the parts may do, for the chart.
+fn cluster_roles() -> Result<Vec<(PathBuf, String)>> {
+    let roles = [
+        ("operator.yaml", rights::cluster_role()),
+        ("scheduler.yaml", rights::scheduler::cluster_role()),
+        ("dynamo.yaml", rights::dynamo_cluster_role()),
+    ];
+    let written = roles.iter().map(|(file, role)| -> Result<(PathBuf, String)> {
         let text = serde_saphyr::to_string(role)?;
-        Ok((root().join("charts/grove/rbac").join(name), format!("{HEADER}{text}")))
-    };
-    Ok([
-        file("operator.yaml", &rights::cluster_role())?,
-        file("scheduler.yaml", &rights::scheduler::cluster_role())?,
-    ])
+        Ok((root().join("charts/grove/rbac").join(file), format!("{HEADER}{text}")))
+    });
+    written.collect()
 }
 
 fn report(findings: &[String]) -> Result<()> {

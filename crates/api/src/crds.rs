@@ -10,6 +10,7 @@ use kube::CustomResourceExt;
 
 use crate::{
     ClusterTopology, ClusterTopologyBinding, PodClique, PodCliqueScalingGroup, PodCliqueSet, PodGang, TopologyDomain,
+    dynamo,
 };
 
 macro_rules! committed {
@@ -22,13 +23,14 @@ macro_rules! committed {
 }
 
 /// File name and text of every committed definition.
-pub const YAML: [(&str, &str); 7] = [
+pub const YAML: [(&str, &str); 8] = [
     committed!("grove.io_clustertopologies"),
     committed!("grove.io_clustertopologybindings"),
     committed!("grove.io_podcliques"),
     committed!("grove.io_podcliquescalinggroups"),
     committed!("grove.io_podcliquesets"),
     committed!("grove.run.ai_topologydomains"),
+    committed!("nvidia.com_dynamographdeployments"),
     committed!("scheduler.grove.io_podgangs"),
 ];
 
@@ -41,6 +43,7 @@ pub fn all() -> Vec<CustomResourceDefinition> {
         PodCliqueScalingGroup::crd(),
         PodCliqueSet::crd(),
         TopologyDomain::crd(),
+        dynamo::definition(),
         PodGang::crd(),
     ];
     for definition in &mut definitions {
@@ -69,6 +72,10 @@ pub fn file_name(definition: &CustomResourceDefinition) -> String {
 /// other readers break lines themselves.
 fn polish(schema: &mut JSONSchemaProps) {
     schema.nullable = None;
+    // An optional word is said by leaving it out, too.
+    if let Some(words) = &mut schema.enum_ {
+        words.retain(|word| !word.0.is_null());
+    }
     if let Some(description) = &mut schema.description {
         let paragraphs: Vec<String> = description.split("\n\n").map(|text| text.replace('\n', " ")).collect();
         *description = paragraphs.join("\n\n");

@@ -172,7 +172,8 @@ where
 const QUANTITY_FIELDS: [&str; 4] = ["averageValue", "divisor", "sizeLimit", "value"];
 const QUANTITY_MAPS: [&str; 4] = ["capacity", "limits", "overhead", "requests"];
 
-fn write_quantities_as_text(value: &mut Value) {
+/// Turns quantities that were written without quotes into text, wherever they are.
+pub fn write_quantities_as_text(value: &mut Value) {
     match value {
         Value::Array(items) => items.iter_mut().for_each(write_quantities_as_text),
         Value::Object(fields) => {

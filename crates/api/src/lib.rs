@@ -28,6 +28,7 @@ pub mod config;
 pub mod constraint;
 pub mod crds;
 pub mod duration;
+pub mod dynamo;
 pub mod labels;
 pub mod podclique;
 pub mod podcliqueset;
@@ -51,6 +52,8 @@ pub const VERSION: &str = "v1alpha1";
 
 pub use compute_domain::{ComputeDomain, ComputeDomainSpec};
 pub use constraint::{Pack, TopologyConstraint};
+pub use dynamo::{DynamoGraphDeployment, DynamoGraphDeploymentSpec, DynamoGraphDeploymentStatus};
+pub use kubernetes::write_quantities_as_text;
 pub use podclique::{PodClique, PodCliqueSpec, PodCliqueStatus};
 pub use podcliqueset::{PodCliqueSet, PodCliqueSetSpec, PodCliqueSetStatus};
 pub use podgang::{PodGang, PodGangSpec, PodGangStatus};

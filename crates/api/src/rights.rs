@@ -11,10 +11,13 @@ use k8s_openapi::api::core::v1::ServiceAccount;
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, PolicyRule, Role, RoleBinding, RoleRef, Subject};
 use kube::core::ObjectMeta;
 
+use crate::dynamo;
 use crate::{GROUP, SCHEDULER_GROUP, TOPOLOGY_DOMAIN_GROUP};
 
 /// Name of the operator's account, and of the roles that are bound to it.
 pub const OPERATOR: &str = "grove-operator";
+/// Name of the role that is added where graphs of Dynamo are served, and of its binding.
+pub const DYNAMO: &str = "grove-operator-dynamo";
 
 /// The webhook configurations that the operator keeps.
 pub const WEBHOOK_CONFIGURATIONS: [&str; 6] = [
@@ -109,6 +112,31 @@ const CLUSTER_WIDE: &[Right] = &[
     ),
 ];
 
+/// What is needed besides where graphs of Dynamo are served.
+const DYNAMO_WIDE: &[Right] = &[
+    // What users write; planners of graphs are given the rest.
+    (
+        dynamo::GROUP,
+        &["dynamographdeployments"],
+        &["get", "list", "watch", "update", "patch"],
+    ),
+    // What becomes of it.
+    (GROUP, &["podcliquesets"], &["create", "delete"]),
+    (GROUP, &["podcliques/scale", "podcliquescalinggroups/scale"], &["patch"]),
+    ("", &["serviceaccounts"], OWN_BY_PATCH),
+    // What pods of graphs are given: nobody can give away what he has not.
+    ("", &["endpoints"], SEE),
+    ("discovery.k8s.io", &["endpointslices"], SEE),
+    (
+        dynamo::GROUP,
+        &["dynamoworkermetadatas"],
+        &["create", "get", "list", "watch", "update", "patch", "delete"],
+    ),
+    // What is told of it.
+    (dynamo::GROUP, &["dynamographdeployments/status"], &["patch"]),
+    (dynamo::GROUP, &["dynamographdeployments/finalizers"], &["update"]),
+];
+
 fn rule((group, resources, verbs): Right, names: &[&str]) -> PolicyRule {
     let owned = |words: &[&str]| -> Vec<String> { words.iter().map(|word| (*word).to_owned()).collect() };
     PolicyRule {
@@ -134,6 +162,30 @@ pub fn cluster_role() -> ClusterRole {
         rules: Some(rules),
         aggregation_rule: None,
     }
+}
+
+/// What the operator may do besides where graphs of Dynamo are served.
+pub fn dynamo_cluster_role() -> ClusterRole {
+    let mut rules: Vec<PolicyRule> = DYNAMO_WIDE.iter().map(|right| rule(*right, &[])).collect();
+    // Who converts graphs is written into the definition of their kind.
+    let definition: Right = ("apiextensions.k8s.io", &["customresourcedefinitions"], &["patch"]);
+    rules.push(rule(definition, &["dynamographdeployments.nvidia.com"]));
+    ClusterRole {
+        metadata: ObjectMeta {
+            name: Some(DYNAMO.to_owned()),
+            ..ObjectMeta::default()
+        },
+        rules: Some(rules),
+        aggregation_rule: None,
+    }
+}
+
+/// The same, bound to the operator's account.
+pub fn dynamo_binding(namespace: &str) -> ClusterRoleBinding {
+    let (mut binding, _) = bindings(namespace);
+    binding.metadata.name = Some(DYNAMO.to_owned());
+    binding.role_ref.name = DYNAMO.to_owned();
+    binding
 }
 
 /// Where the operator lives, and what it keeps there.
@@ -244,6 +296,7 @@ mod tests {
 
     fn of_operator() -> Vec<PolicyRule> {
         let mut rules = cluster_role().rules.unwrap_or_default();
+        rules.extend(dynamo_cluster_role().rules.unwrap_or_default());
         rules.extend(role(&HOME).rules.unwrap_or_default());
         rules
     }

@@ -25,6 +25,7 @@ fn round_trip(object: &Value) -> Value {
         Some("ClusterTopology") => through::<ClusterTopology>(object),
         Some("ClusterTopologyBinding") => through::<ClusterTopologyBinding>(object),
         Some("TopologyDomain") => through::<TopologyDomain>(object),
+        Some("DynamoGraphDeployment") => through::<DynamoGraphDeployment>(object),
         kind => panic!("no type for kind {kind:?}"),
     }
 }

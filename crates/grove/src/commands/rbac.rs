@@ -20,6 +20,9 @@ pub(crate) struct Args {
     /// The Lease of the operator's leader, as leaderElection.resourceName names it
     #[arg(long, value_name = "NAME", default_value = "grove-operator-leader-election")]
     lease: String,
+    /// Also what is needed to serve DynamoGraphDeployments (dynamo.enabled)
+    #[arg(long)]
+    dynamo: bool,
 }
 
 pub(crate) fn run(args: &Args) -> ExitCode {
@@ -51,6 +54,10 @@ fn print(args: &Args, out: &mut impl Write) -> io::Result<()> {
     document(out, &cluster_wide)?;
     document(out, &scheduler::role(&args.namespace))?;
     document(out, &at_home)?;
+    if args.dynamo {
+        document(out, &rights::dynamo_cluster_role())?;
+        document(out, &rights::dynamo_binding(&args.namespace))?;
+    }
     out.flush()
 }
 

@@ -203,6 +203,19 @@ fn the_roles_are_printed_for_operator_and_scheduler_as_they_are_by_default() {
         assert!(printed.contains(name), "{name}");
     }
     assert_eq!(printed.matches("namespace: here").count(), 10);
+    let with_dynamo = grove()
+        .args(["rbac", "--namespace", "here", "--dynamo"])
+        .output()
+        .unwrap();
+    let with_dynamo = String::from_utf8(with_dynamo.stdout).unwrap();
+    let added = with_dynamo.strip_prefix(&printed).unwrap();
+    let (_, committed) = include_str!("../../../../charts/grove/rbac/dynamo.yaml")
+        .split_once('\n')
+        .unwrap();
+    assert!(
+        added.contains(committed) && added.contains("kind: ClusterRoleBinding"),
+        "{added}"
+    );
 }
 
 #[test]
@@ -216,7 +229,7 @@ fn the_demo_tells_its_story_and_ends() {
     );
     for line in [
         "cluster       32 hosts with 8 GPUs each, in 1 zone, 2 blocks and 8 racks",
-        "API           7 kinds",
+        "API           8 kinds",
         "topology      grove-topology: zone > block > rack > host",
         "ready         the map is at http://127.0.0.1:",
         "llama-disagg  7 pods, one gang: block z1b",
