@@ -19,7 +19,10 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("grove-kubeplace", &["grove-api", "grove-topology", "grove-placement"]),
     ("grove-simcluster", &["grove-api"]),
     ("grove-runtime", &[]),
-    ("grove-admission", &["grove-api", "grove-topology", "grove-workload"]),
+    (
+        "grove-admission",
+        &["grove-api", "grove-dynamo", "grove-topology", "grove-workload"],
+    ),
     (
         "grove-controllers",
         &[
@@ -45,7 +48,10 @@ const MAY_USE: &[(&str, &[&str])] = &[
         "grove-web",
         &["grove-api", "grove-runtime", "grove-topology", "grove-kubeplace"],
     ),
-    ("grove-dynamo", &["grove-api", "grove-topology", "grove-workload"]),
+    (
+        "grove-dynamo",
+        &["grove-api", "grove-runtime", "grove-topology", "grove-workload"],
+    ),
     ("grove-scenarios", &["grove-api", "grove-plancheck", "grove-simcluster"]),
     ("grove-e2e", &[]),
     (

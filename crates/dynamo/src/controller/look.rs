@@ -1,0 +1,155 @@
+//! A look at one graph: what should be is computed, compared with what is seen, and written, in the order in which things
+//! need each other; the status comes last and tells how it went.
+
+use std::sync::Arc;
+
+use grove_api::{DynamoGraphDeployment, PodClique, PodCliqueScalingGroup, PodCliqueSet};
+use grove_runtime::{ObjectKey, Outcome};
+use grove_workload::diff::Change;
+use grove_workload::meta::uid;
+use grove_workload::names::is_owned_by;
+use kube::{Resource, ResourceExt};
+
+use super::Shell;
+use super::write::{WriteError, outcome};
+use crate::status::{self, Seen, child_name};
+use crate::translate::{Translation, keep_replicas, stamp, translate};
+
+pub(super) async fn look(shell: &Shell, key: &ObjectKey) -> Outcome {
+    let Some(graph) = shell.view.graphs.get(key) else {
+        return Outcome::Settled;
+    };
+    // What it owns follows by owner references.
+    if graph.metadata.deletion_timestamp.is_some() {
+        return Outcome::Settled;
+    }
+    match translate(&graph, shell.settings.around) {
+        Ok(translation) => bring_in_order(shell, &graph, translation).await,
+        // Stored before its rules were: it waits for a change.
+        Err(error) => keep_status(shell, &graph, Some(&error.to_string())).await,
+    }
+}
+
+async fn bring_in_order(shell: &Shell, graph: &Arc<DynamoGraphDeployment>, made: Translation) -> Outcome {
+    let mut errors = Vec::new();
+    errors.extend(shell.carry_out(graph, made.accounts).await);
+    errors.extend(shell.carry_out(graph, made.roles).await);
+    errors.extend(shell.carry_out(graph, made.role_bindings).await);
+    errors.extend(write_set(shell, graph, made.set).await);
+    errors.extend(scale(shell, graph).await);
+    errors.extend(shell.carry_out(graph, made.services).await);
+    let told: Vec<String> = errors
+        .iter()
+        .filter(|error| error.is_for_people())
+        .map(ToString::to_string)
+        .collect();
+    let failure = (!told.is_empty()).then(|| told.join("; "));
+    outcome(&errors).and(keep_status(shell, graph, failure.as_deref()).await)
+}
+
+/// The graph's own set that stays, if there is one.
+fn live_set(shell: &Shell, graph: &DynamoGraphDeployment) -> Option<Arc<PodCliqueSet>> {
+    let sets = shell.view.sets.of(&ObjectKey::of(&graph.metadata).to_string());
+    let mut own = sets
+        .into_iter()
+        .filter(|set| is_owned_by(&set.metadata, uid(graph)) && stays(&**set));
+    own.next()
+}
+
+fn stays<K: Resource>(object: &K) -> bool {
+    object.meta().deletion_timestamp.is_none()
+}
+
+async fn write_set(shell: &Shell, graph: &DynamoGraphDeployment, mut set: PodCliqueSet) -> Vec<WriteError> {
+    if let Some(live) = live_set(shell, graph) {
+        keep_replicas(&mut set, &live);
+    }
+    stamp(&mut set);
+    let changes = shell.changes(graph, vec![set]);
+    let is_new = changes.iter().any(|change| matches!(change, Change::Create(_)));
+    let errors = shell.write(graph, changes).await;
+    if is_new
+        && errors.is_empty()
+        && let Some(notice) = status::applied(graph)
+    {
+        tracing::info!(graph = %ObjectKey::of(&graph.metadata), "{}", notice.note);
+        shell.tell([notice]);
+    }
+    errors
+}
+
+/// Gives every component that exists as many replicas as the graph says, each through its own scale.
+async fn scale(shell: &Shell, graph: &DynamoGraphDeployment) -> Vec<WriteError> {
+    let mut errors = Vec::new();
+    let Some(set) = live_set(shell, graph) else {
+        return errors;
+    };
+    for component in &graph.spec.components {
+        let key = ObjectKey::new(graph.namespace().unwrap_or_default(), child_name(graph, component));
+        let wanted = component.replicas;
+        let scaled = if component.is_grouped() {
+            let group = shell
+                .view
+                .groups
+                .get(&key)
+                .filter(|group| is_owned_by(&group.metadata, uid(&*set)));
+            match group.filter(|group| stays(&**group) && group.spec.replicas != wanted) {
+                Some(_) => shell.scale::<PodCliqueScalingGroup>(&key, wanted).await,
+                None => Ok(()),
+            }
+        } else {
+            let clique = shell
+                .view
+                .cliques
+                .get(&key)
+                .filter(|clique| is_owned_by(&clique.metadata, uid(&*set)));
+            match clique.filter(|clique| stays(&**clique) && clique.spec.replicas != wanted) {
+                Some(_) => shell.scale::<PodClique>(&key, wanted).await,
+                None => Ok(()),
+            }
+        };
+        errors.extend(scaled.err());
+    }
+    errors
+}
+
+async fn keep_status(shell: &Shell, graph: &DynamoGraphDeployment, failure: Option<&str>) -> Outcome {
+    let set = live_set(shell, graph);
+    let cliques = shell.view.cliques.of(&ObjectKey::of(&graph.metadata).to_string());
+    let groups = match &set {
+        Some(set) => shell.view.groups.of(&ObjectKey::of(&set.metadata).to_string()),
+        None => Vec::new(),
+    };
+    let cliques: Vec<&PodClique> = cliques
+        .iter()
+        .map(|clique| &**clique)
+        .filter(|clique| stays(*clique))
+        .collect();
+    let groups: Vec<&PodCliqueScalingGroup> = groups
+        .iter()
+        .map(|group| &**group)
+        .filter(|group| stays(*group))
+        .collect();
+    let seen = Seen {
+        set: set.as_deref(),
+        cliques: &cliques,
+        groups: &groups,
+        failure,
+    };
+    let now = shell.now();
+    let status = status::status(graph, seen, now);
+    if graph.status.as_ref() == Some(&status) {
+        return Outcome::Settled;
+    }
+    let notices = status::notices(graph, &status, now);
+    match shell.write_status(graph, &status).await {
+        Ok(()) => {
+            for notice in &notices {
+                tracing::warn!(graph = %ObjectKey::of(&graph.metadata), "{}", notice.note);
+            }
+            shell.tell(notices);
+            Outcome::Settled
+        }
+        Err(error) => outcome(&[error]),
+    }
+}

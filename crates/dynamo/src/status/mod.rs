@@ -1,0 +1,172 @@
+//! What a graph's status says, from what became of it.
+//!
+//! Pure: what is told is a function of the objects that were seen and of the status before, which alone knows since when
+//! something is so. Whether pods are close enough is not judged here: the framework says whether it can keep what was asked,
+//! and [`topology`] puts that into Dynamo's words.
+
+mod components;
+mod topology;
+
+use grove_api::dynamo::conditions::{self, READY, ready};
+use grove_api::dynamo::{DynamoGraphDeploymentStatus, RestartStatus, words};
+use grove_api::{DynamoGraphDeployment, PodClique, PodCliqueScalingGroup, PodCliqueSet};
+use grove_runtime::Notice;
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use kube::Resource;
+
+pub use components::child_name;
+pub use topology::Projection;
+
+/// What became of a graph.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Seen<'a> {
+    /// Its set, unless it is another's or on its way out.
+    pub set: Option<&'a PodCliqueSet>,
+    pub cliques: &'a [&'a PodClique],
+    pub groups: &'a [&'a PodCliqueScalingGroup],
+    /// Why it could not become a set.
+    pub failure: Option<&'a str>,
+}
+
+/// What a condition says, without since when.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Statement {
+    type_: &'static str,
+    status: &'static str,
+    reason: String,
+    message: String,
+}
+
+/// The status of `graph`, as of `now`.
+pub fn status(graph: &DynamoGraphDeployment, seen: Seen<'_>, now: Timestamp) -> DynamoGraphDeploymentStatus {
+    let before = graph.status.clone().unwrap_or_default();
+    let components = components::all(graph, seen);
+    let ready = readiness(graph, seen, &components);
+    let is_ready = ready.status == "True";
+    let mut conditions = before.conditions;
+    put(&mut conditions, graph, &ready, now);
+    match topology::project(graph, seen.set) {
+        Some(projection) => {
+            for type_ in [conditions::ENFORCED, conditions::LEVELS_AVAILABLE] {
+                put(&mut conditions, graph, &projection.statement(type_), now);
+            }
+        }
+        None => conditions
+            .retain(|condition| ![conditions::ENFORCED, conditions::LEVELS_AVAILABLE].contains(&&*condition.type_)),
+    }
+    let state = match (seen.failure, seen.set, is_ready) {
+        (Some(_), _, _) => "failed",
+        (None, None, _) => "initializing",
+        (None, Some(_), true) => "successful",
+        (None, Some(_), false) => "pending",
+    };
+    DynamoGraphDeploymentStatus {
+        observed_generation: graph.metadata.generation,
+        state: Some(state.to_owned()),
+        conditions,
+        components: components.into_iter().map(|one| (one.name, one.status)).collect(),
+        restart: restart(graph, seen.set),
+    }
+}
+
+fn readiness(graph: &DynamoGraphDeployment, seen: Seen<'_>, components: &[components::Found]) -> Statement {
+    let statement = |status, reason: &str, message: String| Statement {
+        type_: READY,
+        status,
+        reason: reason.to_owned(),
+        message,
+    };
+    if let Some(failure) = seen.failure {
+        return statement("False", ready::SOME_NOT, failure.to_owned());
+    }
+    let mut waiting: Vec<(&str, String)> = Vec::new();
+    for component in components {
+        waiting.extend(component.wants.as_ref().map(|(reason, text)| (*reason, text.clone())));
+    }
+    let Some((first, _)) = waiting.first() else {
+        let message = format!("All {} components are ready", graph.spec.components.len());
+        return statement("True", ready::ALL, message);
+    };
+    let reason = match waiting.iter().all(|(reason, _)| reason == first) {
+        true => *first,
+        false => ready::MIXED,
+    };
+    let texts: Vec<&str> = waiting.iter().map(|(_, text)| text.as_str()).collect();
+    statement("False", reason, texts.join("; "))
+}
+
+/// A restart is over when the set has been updated to it.
+fn restart(graph: &DynamoGraphDeployment, set: Option<&PodCliqueSet>) -> Option<RestartStatus> {
+    let id = &graph.spec.restart.as_ref()?.id;
+    let followed = set.is_some_and(|set| {
+        let mut cliques = set.spec.template.cliques.iter();
+        let is_written = cliques.all(|clique| clique.annotations.get(words::RESTART) == Some(id));
+        let status = set.status.as_ref();
+        let is_seen = status.is_some_and(|status| status.observed_generation == set.metadata.generation);
+        let progress = status.and_then(|status| status.update_progress.as_ref());
+        is_written && is_seen && progress.is_none_or(|progress| progress.update_ended_at.is_some())
+    });
+    Some(RestartStatus {
+        observed_id: id.clone(),
+        phase: if followed { "Completed" } else { "Restarting" }.to_owned(),
+    })
+}
+
+/// Puts a statement among conditions; its time moves only with its status.
+fn put(conditions: &mut Vec<Condition>, graph: &DynamoGraphDeployment, statement: &Statement, now: Timestamp) {
+    let before = conditions.iter().find(|condition| condition.type_ == statement.type_);
+    let since = before
+        .filter(|before| before.status == statement.status)
+        .map(|before| before.last_transition_time.clone());
+    let new = Condition {
+        type_: statement.type_.to_owned(),
+        status: statement.status.to_owned(),
+        reason: statement.reason.clone(),
+        message: statement.message.clone(),
+        observed_generation: graph.metadata.generation,
+        last_transition_time: since.unwrap_or(Time(now)),
+    };
+    match conditions
+        .iter_mut()
+        .find(|condition| condition.type_ == statement.type_)
+    {
+        Some(place) => *place = new,
+        None => conditions.push(new),
+    }
+}
+
+/// What there is to tell when `after` replaces the stored status: one warning each time constraints stop being kept.
+pub fn notices(graph: &DynamoGraphDeployment, after: &DynamoGraphDeploymentStatus, now: Timestamp) -> Vec<Notice> {
+    let enforced = |status: Option<&DynamoGraphDeploymentStatus>| {
+        let conditions = status.into_iter().flat_map(|status| &status.conditions);
+        let mut enforced = conditions.filter(|condition| condition.type_ == conditions::ENFORCED);
+        enforced.next().cloned()
+    };
+    let was_lost = enforced(graph.status.as_ref()).is_some_and(|before| before.status == "False");
+    let lost = enforced(Some(after)).filter(|after| after.status == "False" && !was_lost);
+    let notice = |lost: Condition| {
+        let note = format!("Topology constraints no longer enforced: {}", lost.message);
+        Notice::step(graph, (&lost.reason, "Reconcile"), note, now).into_warning()
+    };
+    lost.map(notice).into_iter().collect()
+}
+
+/// What there is to tell when the set of a graph has been made: that its constraints hold from now on.
+pub fn applied(graph: &DynamoGraphDeployment) -> Option<Notice> {
+    let own = graph.spec.pack_domain().map(|word| format!("deployment in one {word}"));
+    let components = graph.spec.components.iter().filter_map(|component| {
+        let constraint = component.topology_constraint.as_ref()?;
+        Some(format!("{} in one {}", component.name, constraint.pack_domain))
+    });
+    let all: Vec<String> = own.into_iter().chain(components).collect();
+    (!all.is_empty()).then(|| Notice {
+        about: graph.object_ref(&()),
+        is_warning: false,
+        reason: "TopologyConstraintsApplied".to_owned(),
+        action: "Reconcile",
+        note: format!("Topology constraints applied: {}", all.join(", ")),
+        // A set that was deleted by hand and made again is no news.
+        occasion: None,
+    })
+}

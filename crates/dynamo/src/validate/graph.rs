@@ -1,0 +1,133 @@
+//! Rules that need nothing but the graph.
+
+use std::collections::BTreeSet;
+
+use grove_api::DynamoGraphDeployment;
+use grove_api::dynamo::Component;
+use grove_workload::names::COMBINED_LENGTH_MAX;
+use grove_workload::validate::{self as workload, Reason, Violation};
+use kube::ResourceExt;
+
+use super::{Conditions, invalid, scope, violation};
+use crate::translate::{lowered, names, translate};
+
+/// The longest name of a Service.
+const SERVICE_NAME_MAX: usize = 63;
+
+pub(super) fn violations(graph: &DynamoGraphDeployment, conditions: &Conditions<'_>) -> Vec<Violation> {
+    let components = &graph.spec.components;
+    let mut found = scope::violations(graph);
+    if components.is_empty() {
+        found.push(violation(
+            "spec.components",
+            Reason::Required,
+            "must have at least one component",
+        ));
+        return found;
+    }
+    let mut names = BTreeSet::new();
+    for (index, component) in components.iter().enumerate() {
+        let path = format!("spec.components[{index}]");
+        if !names.insert(lowered(component)) {
+            found.push(violation(
+                format!("{path}.name"),
+                Reason::Duplicate,
+                format!("\"{}\": names must differ in more than their case", component.name),
+            ));
+        }
+        found.extend(name(graph, component, &path));
+        found.extend(sizes(component, &path));
+    }
+    found.extend(length(graph));
+    // What it becomes is judged when nothing else is wrong: the same mistake would be told twice.
+    if found.is_empty() {
+        found.extend(becoming(graph, conditions));
+    }
+    found
+}
+
+fn name(graph: &DynamoGraphDeployment, component: &Component, path: &str) -> Option<Violation> {
+    let lowered = lowered(component);
+    let path = format!("{path}.name");
+    let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    if lowered.is_empty() || !lowered.chars().all(plain) || lowered.starts_with('-') || lowered.ends_with('-') {
+        let detail = "must consist of letters, digits and '-', and begin and end with a letter or digit";
+        return Some(invalid(path, &component.name, detail));
+    }
+    let service = graph.name_any().len() + 1 + lowered.len();
+    (service > SERVICE_NAME_MAX).then(|| {
+        let detail =
+            format!("the name of its Service would have {service} characters, and {SERVICE_NAME_MAX} are allowed");
+        invalid(path, &component.name, detail)
+    })
+}
+
+fn sizes(component: &Component, path: &str) -> Vec<Violation> {
+    let mut found = Vec::new();
+    let (replicas, min_available) = (component.replicas, component.min_available());
+    if replicas < 0 {
+        found.push(invalid(
+            format!("{path}.replicas"),
+            replicas,
+            "must be greater than or equal to 0",
+        ));
+    }
+    if min_available < 1 {
+        found.push(invalid(
+            format!("{path}.minAvailable"),
+            min_available,
+            "must be greater than or equal to 1",
+        ));
+    } else if replicas > 0 && min_available > replicas {
+        let detail = "must not be greater than replicas";
+        found.push(invalid(format!("{path}.minAvailable"), min_available, detail));
+    }
+    if component.is_multinode() && component.node_count() < 2 {
+        let nodes = component.node_count();
+        found.push(invalid(
+            format!("{path}.multinode.nodeCount"),
+            nodes,
+            "must be greater than or equal to 2",
+        ));
+    }
+    found
+}
+
+fn length(graph: &DynamoGraphDeployment) -> Option<Violation> {
+    let (index, left) = names::tightest(&graph.spec)?;
+    if left >= names::SET_NAME_MIN.cast_signed() {
+        return None;
+    }
+    let combined = COMBINED_LENGTH_MAX.cast_signed() - left + names::SET_NAME_MIN.cast_signed();
+    let detail = format!(
+        "combined resource name length {combined} exceeds the {COMBINED_LENGTH_MAX}-character pod-name limit (the name of \
+         the set, of the scaling group and of the clique); shorten the component's name"
+    );
+    Some(invalid(
+        format!("spec.components[{index}].name"),
+        &graph.spec.components[index].name,
+        detail,
+    ))
+}
+
+/// Whether it can become a PodCliqueSet, and one that is admitted.
+fn becoming(graph: &DynamoGraphDeployment, conditions: &Conditions<'_>) -> Vec<Violation> {
+    let translation = match translate(graph, conditions.around) {
+        Ok(translation) => translation,
+        Err(error) => return vec![violation(error.path, Reason::Invalid, error.message)],
+    };
+    let Some(rules) = conditions.rules else {
+        return Vec::new();
+    };
+    let told = |found: Violation| Violation {
+        message: format!(
+            "the PodCliqueSet made from it would be refused: {}: {}",
+            found.path, found.message
+        ),
+        ..found
+    };
+    workload::create(&translation.set, rules)
+        .into_iter()
+        .map(told)
+        .collect()
+}

@@ -1,0 +1,79 @@
+//! Which graphs are refused, and which changes of them: every violated rule at once, each with its field.
+//!
+//! The operation decides, nothing else. CREATE judges everything, the words against the live topology included. UPDATE
+//! never looks at a topology: constraints cannot change, and a graph whose topology is gone can still be scaled, labelled
+//! and deleted. A change of metadata alone is always admitted, so graphs from before an upgrade stay as they are.
+//!
+//! What Grove does not do is refused by name ([`scope`]); nothing that a user writes is ignored.
+
+mod graph;
+mod scope;
+mod topology;
+mod update;
+
+use grove_api::DynamoGraphDeployment;
+use grove_workload::validate::{Reason, Rules, Violation};
+
+use crate::framework::Reading;
+use crate::translate::Surroundings;
+
+/// What the operator's configuration allows.
+#[derive(Clone, Debug, Default)]
+pub struct Conditions<'a> {
+    pub around: Surroundings,
+    /// Of PodCliqueSets: what a graph becomes must be one that a user could have written.
+    pub rules: Option<&'a Rules>,
+}
+
+/// Whether a new graph can only be judged against the live topology.
+pub fn needs_topology(graph: &DynamoGraphDeployment) -> bool {
+    graph.spec.has_constraint() || graph.spec.topology_name().is_some()
+}
+
+/// Why `graph` may not be created. `reading` is of the topology that it names; without one, words are judged by
+/// themselves.
+pub fn create(graph: &DynamoGraphDeployment, reading: Option<&Reading>, conditions: &Conditions<'_>) -> Vec<Violation> {
+    let mut found = graph::violations(graph, conditions);
+    found.extend(topology::words(graph));
+    found.extend(
+        reading
+            .map(|reading| topology::levels(graph, reading))
+            .unwrap_or_default(),
+    );
+    if graph.spec.restart.is_some() {
+        let message = "must be unset on create; set it later to restart the pods";
+        found.push(violation("spec.restart", Reason::Forbidden, message));
+    }
+    found
+}
+
+/// Why `old` may not become `new`.
+pub fn update(old: &DynamoGraphDeployment, new: &DynamoGraphDeployment, conditions: &Conditions<'_>) -> Vec<Violation> {
+    if new.metadata.deletion_timestamp.is_some() || old.spec == new.spec {
+        return Vec::new();
+    }
+    let mut found = update::violations(old, new);
+    found.extend(graph::violations(new, conditions));
+    found
+}
+
+/// A violation in the words that the API server has for its own: the field, the kind of mistake, what is wrong.
+fn violation(path: impl Into<String>, reason: Reason, detail: impl std::fmt::Display) -> Violation {
+    let path = path.into();
+    let kind = match reason {
+        Reason::Required => "Required value: ",
+        Reason::Duplicate => "Duplicate value: ",
+        Reason::Forbidden => "Forbidden: ",
+        Reason::Invalid => "",
+    };
+    Violation {
+        message: format!("{path}: {kind}{detail}"),
+        path,
+        reason,
+    }
+}
+
+/// The same, for a value that is wrong.
+fn invalid(path: impl Into<String>, value: impl std::fmt::Display, detail: impl std::fmt::Display) -> Violation {
+    violation(path, Reason::Invalid, format!("Invalid value: \"{value}\": {detail}"))
+}

@@ -1,0 +1,207 @@
+//! What becomes of graphs that somebody disturbs.
+
+use grove_api::{ClusterTopology, DynamoGraphDeployment, PodCliqueSet};
+use grove_scenarios::{HOST, RACK, ZONE};
+use k8s_openapi::api::core::v1::{Pod, Service};
+use kube::ResourceExt;
+use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
+use serde_json::{Value, json};
+
+use super::world::{NAMESPACE, World};
+use crate::graphs::{graph, with_worker};
+
+const ALL: (&str, &str) = ("True", "AllTopologyLevelsAvailable");
+const ENFORCED: &str = "TopologyConstraintsEnforced";
+
+#[tokio::test(start_paused = true)]
+async fn a_set_that_is_deleted_by_hand_comes_back() {
+    let world = World::start().await;
+    world
+        .create(&with_worker(json!({"topologyConstraint": {"packDomain": "rack"}})))
+        .await;
+    world.says("g", "Ready", ("True", "all_resources_are_ready")).await;
+    world.settle().await;
+    let (set, pods) = (world.get::<PodCliqueSet>("g").await.uid(), world.pod_uids("g-").await);
+    world.delete::<PodCliqueSet>("g").await;
+    world
+        .eventually("another set runs", async |world| {
+            let sets = world.list::<PodCliqueSet>().await;
+            sets.iter().any(|other| other.uid() != set) && world.ready_pods().await.len() == 3
+        })
+        .await;
+    world.says("g", "Ready", ("True", "all_resources_are_ready")).await;
+    world.says("g", ENFORCED, ALL).await;
+    world.settle().await;
+    assert_eq!(world.pod_uids("g-").await.intersection(&pods).count(), 0);
+    let told = world.told("g").await;
+    assert_eq!(told.len(), 1, "the same constraints are applied again: {told:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_that_is_changed_or_deleted_by_hand_is_mended() {
+    let world = World::start().await;
+    world.create(&graph(json!({}))).await;
+    world.says("g", "Ready", ("True", "all_resources_are_ready")).await;
+    world.settle().await;
+    world.delete::<Service>("g-frontend").await;
+    world
+        .merge::<Service>(
+            "g-worker",
+            json!({"spec": {"selector": {"nvidia.com/dynamo-component": "other"}}}),
+        )
+        .await;
+    world.settle().await;
+    assert!(world.get::<Service>("g-frontend").await.spec.is_some());
+    let selector = world
+        .get::<Service>("g-worker")
+        .await
+        .spec
+        .and_then(|spec| spec.selector)
+        .unwrap_or_default();
+    assert_eq!(selector["nvidia.com/dynamo-component"], "Worker");
+}
+
+fn topology(levels: &[(&str, &str)]) -> Value {
+    let levels: Vec<Value> = levels
+        .iter()
+        .map(|(domain, key)| json!({"domain": domain, "key": key}))
+        .collect();
+    json!({"apiVersion": "grove.io/v1alpha1", "kind": "ClusterTopology", "metadata": {"name": "h100"}, "spec": {"levels": levels}})
+}
+
+const FULL: [(&str, &str); 3] = [("zone", ZONE), ("rack", RACK), ("host", HOST)];
+
+fn topologies(world: &World) -> Api<ClusterTopology> {
+    Api::all(world.client.clone())
+}
+
+async fn create_topology(world: &World) {
+    let object: ClusterTopology = serde_json::from_value(topology(&FULL)).expect("a topology");
+    topologies(world)
+        .create(&PostParams::default(), &object)
+        .await
+        .expect("a topology that is taken");
+}
+
+async fn constrained() -> World {
+    let world = World::start().await;
+    create_topology(&world).await;
+    let mut wanted = with_worker(json!({"topologyConstraint": {"packDomain": "rack"}}));
+    let constraint = json!({"clusterTopologyName": "h100", "packDomain": "zone"});
+    wanted.spec.topology_constraint = Some(serde_json::from_value(constraint).expect("a constraint"));
+    world.create(&wanted).await;
+    world.says("g", "Ready", ("True", "all_resources_are_ready")).await;
+    world.says("g", ENFORCED, ALL).await;
+    world
+}
+
+async fn warnings(world: &World) -> Vec<String> {
+    let told = world.told("g").await.into_iter();
+    told.filter(|(type_, ..)| type_ == "Warning")
+        .map(|(_, reason, _)| reason)
+        .collect()
+}
+
+// shows: DGD-20, DGD-21, DGD-24, DGD-25
+#[tokio::test(start_paused = true)]
+async fn a_level_that_is_gone_is_told_once_and_forgotten_when_it_returns() {
+    let world = constrained().await;
+    world.settle().await;
+    let pods = world.pod_uids("g-").await;
+    let without_rack = topology(&[FULL[0], FULL[2]]);
+    let patch = |levels: &Value| Patch::Merge(json!({"spec": levels["spec"]}));
+    let params = PatchParams::default();
+    topologies(&world)
+        .patch("h100", &params, &patch(&without_rack))
+        .await
+        .expect("a topology");
+    world.says("g", ENFORCED, ("False", "TopologyLevelsUnavailable")).await;
+    let status = world.status("g").await;
+    let enforced = status
+        .conditions
+        .iter()
+        .find(|condition| condition.type_ == ENFORCED)
+        .expect("a condition");
+    assert_eq!(
+        enforced.message,
+        "Topology level 'rack' is no longer available in the cluster topology"
+    );
+    world.settle().await;
+    world.says("g", "Ready", ("True", "all_resources_are_ready")).await;
+    assert_eq!(world.pod_uids("g-").await, pods, "no pod pays for it");
+    assert_eq!(warnings(&world).await, ["TopologyLevelsUnavailable"]);
+    topologies(&world)
+        .patch("h100", &params, &patch(&topology(&FULL)))
+        .await
+        .expect("a topology");
+    world.says("g", ENFORCED, ALL).await;
+    world.settle().await;
+    assert_eq!(warnings(&world).await.len(), 1);
+}
+
+// shows: DGD-22
+#[tokio::test(start_paused = true)]
+async fn a_topology_that_is_gone_keeps_nothing_and_metadata_can_still_change() {
+    let world = constrained().await;
+    world.settle().await;
+    let pods = world.pod_uids("g-").await;
+    topologies(&world)
+        .delete("h100", &DeleteParams::default())
+        .await
+        .expect("a topology");
+    // An admin who insists takes the finalizer off.
+    let lifted = Patch::Merge(json!({"metadata": {"finalizers": null}}));
+    topologies(&world)
+        .patch("h100", &PatchParams::default(), &lifted)
+        .await
+        .expect("a topology");
+    world.says("g", ENFORCED, ("False", "TopologyDefinitionNotFound")).await;
+    world
+        .says("g", "TopologyLevelsAvailable", ("False", "TopologyDefinitionNotFound"))
+        .await;
+    world
+        .merge::<DynamoGraphDeployment>("g", json!({"metadata": {"labels": {"a": "b"}}}))
+        .await;
+    world.settle().await;
+    assert_eq!(warnings(&world).await, ["TopologyDefinitionNotFound"]);
+    create_topology(&world).await;
+    world.says("g", ENFORCED, ALL).await;
+    world.settle().await;
+    assert_eq!(world.pod_uids("g-").await, pods, "no pod pays for it");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_name_that_is_taken_is_told_and_left_alone() {
+    let world = World::start().await;
+    let theirs: Service = serde_json::from_value(json!({
+        "metadata": {"name": "g-frontend", "namespace": NAMESPACE}, "spec": {"ports": [{"port": 1}], "selector": {"app": "theirs"}},
+    }))
+    .expect("a Service");
+    world.create(&theirs).await;
+    world.create(&graph(json!({}))).await;
+    world
+        .eventually("the graph says so", async |world| {
+            world.status("g").await.state.as_deref() == Some("failed")
+        })
+        .await;
+    let status = world.status("g").await;
+    let ready = status
+        .conditions
+        .iter()
+        .find(|condition| condition.type_ == "Ready")
+        .expect("a condition");
+    assert_eq!(
+        ready.message,
+        "Service default/g-frontend already exists and belongs to nobody; rename or delete it"
+    );
+    let selector = world
+        .get::<Service>("g-frontend")
+        .await
+        .spec
+        .and_then(|spec| spec.selector)
+        .unwrap_or_default();
+    assert_eq!(selector["app"], "theirs");
+    world.delete::<Service>("g-frontend").await;
+    world.says("g", "Ready", ("True", "all_resources_are_ready")).await;
+    assert_eq!(world.list::<Pod>().await.len(), 3);
+}

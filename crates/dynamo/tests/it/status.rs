@@ -1,0 +1,273 @@
+//! What a graph's status says, by table.
+
+use grove_api::dynamo::{DynamoGraphDeploymentStatus, conditions};
+use grove_api::{DynamoGraphDeployment, PodClique, PodCliqueSet};
+use grove_dynamo::status::{Seen, applied, notices, status};
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use serde_json::{Value, json};
+
+use crate::graphs::{graph, with_worker};
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(second).expect("a time")
+}
+
+fn racked() -> DynamoGraphDeployment {
+    with_worker(json!({"topologyConstraint": {"packDomain": "rack"}}))
+}
+
+/// A set whose `TopologyLevelsUnavailable` says this.
+fn set(condition: Option<(&str, &str, &str)>) -> PodCliqueSet {
+    let conditions: Vec<Value> = condition
+        .map(|(status, reason, message)| {
+            json!({"type": "TopologyLevelsUnavailable", "status": status, "reason": reason, "message": message,
+                "lastTransitionTime": "2026-01-01T00:00:00Z"})
+        })
+        .into_iter()
+        .collect();
+    let set = json!({"metadata": {"name": "g", "generation": 1}, "spec": {"template": {"cliques": []}},
+        "status": {"conditions": conditions, "observedGeneration": 1}});
+    serde_json::from_value(set).expect("a set")
+}
+
+fn clique(name: &str, [replicas, scheduled, updated, ready]: [i32; 4]) -> PodClique {
+    let clique = json!({"metadata": {"name": name}, "spec": {"roleName": "r", "replicas": replicas, "podSpec": {"containers": []}},
+        "status": {"replicas": replicas, "scheduledReplicas": scheduled, "updatedReplicas": updated, "readyReplicas": ready}});
+    serde_json::from_value(clique).expect("a clique")
+}
+
+fn told(status: &DynamoGraphDeploymentStatus, type_: &str) -> Option<(String, String, String)> {
+    let condition = status.conditions.iter().find(|condition| condition.type_ == type_)?;
+    Some((
+        condition.status.clone(),
+        condition.reason.clone(),
+        condition.message.clone(),
+    ))
+}
+
+// shows: DGD-20, DGD-21, DGD-22, DGD-23
+#[test]
+fn the_sets_condition_becomes_both_of_the_graphs() {
+    let gone = "Unavailable topology domains: [rack]";
+    let several = "Unavailable topology domains: [rack, host]";
+    let missing = "ClusterTopology 'grove-topology' not found. Required constraints removed.";
+    let disabled = "Topology support disabled in operator configuration. Required constraints removed.";
+    let waiting = "Waiting for topology condition from the scheduling framework";
+    let cases = [
+        (
+            Some(("False", "AllClusterTopologyLevelsAvailable", "")),
+            (
+                "True",
+                "AllTopologyLevelsAvailable",
+                "All required topology levels are available",
+            ),
+        ),
+        (
+            Some(("True", "ClusterTopologyLevelsUnavailable", gone)),
+            (
+                "False",
+                "TopologyLevelsUnavailable",
+                "Topology level 'rack' is no longer available in the cluster topology",
+            ),
+        ),
+        (
+            Some(("True", "ClusterTopologyLevelsUnavailable", several)),
+            (
+                "False",
+                "TopologyLevelsUnavailable",
+                "Topology levels 'rack', 'host' are no longer available in the cluster topology",
+            ),
+        ),
+        (
+            Some(("True", "Other", "as it is")),
+            ("False", "TopologyLevelsUnavailable", "as it is"),
+        ),
+        (
+            Some(("Unknown", "ClusterTopologyNotFound", missing)),
+            ("False", "TopologyDefinitionNotFound", missing),
+        ),
+        (
+            Some(("True", "ClusterTopologyNotFound", missing)),
+            ("False", "TopologyDefinitionNotFound", missing),
+        ),
+        (
+            Some(("Unknown", "TopologyAwareSchedulingDisabled", disabled)),
+            ("Unknown", "TopologyAwareSchedulingDisabled", disabled),
+        ),
+        (None, ("Unknown", "TopologyConditionPending", waiting)),
+    ];
+    for (of_set, (wanted_status, reason, message)) in cases {
+        let set = set(of_set);
+        let seen = Seen {
+            set: Some(&set),
+            ..Seen::default()
+        };
+        let status = status(&racked(), seen, at(1));
+        let expected = Some((wanted_status.to_owned(), reason.to_owned(), message.to_owned()));
+        assert_eq!(told(&status, "TopologyConstraintsEnforced"), expected);
+        assert_eq!(told(&status, "TopologyLevelsAvailable"), expected);
+    }
+    let nothing = status(&racked(), Seen::default(), at(1));
+    assert_eq!(
+        told(&nothing, conditions::ENFORCED)
+            .map(|(status, ..)| status)
+            .as_deref(),
+        Some("Unknown")
+    );
+}
+
+#[test]
+fn without_a_constraint_both_are_absent_also_if_they_were_there() {
+    let set = set(Some(("False", "AllClusterTopologyLevelsAvailable", "")));
+    let seen = Seen {
+        set: Some(&set),
+        ..Seen::default()
+    };
+    let mut bare = graph(json!({}));
+    bare.status = Some(status(&racked(), seen, at(1)));
+    let status = status(&bare, seen, at(2));
+    let types: Vec<&str> = status
+        .conditions
+        .iter()
+        .map(|condition| condition.type_.as_str())
+        .collect();
+    assert_eq!(types, ["Ready"]);
+}
+
+// shows: DGD-24
+#[test]
+fn one_warning_is_told_each_time_that_constraints_stop_being_kept() {
+    let mut graph = racked();
+    let mut turn = |condition: (&str, &str, &str), second: i64| -> Vec<(bool, String, String)> {
+        let set = set(Some(condition));
+        let seen = Seen {
+            set: Some(&set),
+            ..Seen::default()
+        };
+        let after = status(&graph, seen, at(second));
+        let told = notices(&graph, &after, at(second));
+        graph.status = Some(after);
+        told.into_iter()
+            .map(|notice| (notice.is_warning, notice.reason, notice.note))
+            .collect()
+    };
+    let good = ("False", "AllClusterTopologyLevelsAvailable", "");
+    let gone = (
+        "True",
+        "ClusterTopologyLevelsUnavailable",
+        "Unavailable topology domains: [rack]",
+    );
+    let missing = ("Unknown", "ClusterTopologyNotFound", "gone");
+    let warned = [(
+        true,
+        "TopologyLevelsUnavailable".to_owned(),
+        "Topology constraints no longer enforced: Topology level 'rack' is no longer available in the cluster topology"
+            .to_owned(),
+    )];
+    assert_eq!(turn(good, 1), []);
+    assert_eq!(turn(gone, 2), warned);
+    assert_eq!(turn(gone, 3), [], "it is known");
+    assert_eq!(turn(missing, 4), [], "it was false before");
+    assert_eq!(turn(good, 5), []);
+    assert_eq!(turn(gone, 6), warned);
+}
+
+#[test]
+fn constraints_that_are_applied_are_told_once_in_words() {
+    let mut both = racked();
+    both.spec.topology_constraint = graph(json!({"spec": {"topologyConstraint": {"packDomain": "zone"}}}))
+        .spec
+        .topology_constraint;
+    let notice = applied(&both).expect("constraints");
+    assert!(!notice.is_warning && notice.occasion.is_none());
+    assert_eq!(
+        notice.note,
+        "Topology constraints applied: deployment in one zone, Worker in one rack"
+    );
+    assert_eq!(applied(&graph(json!({}))), None);
+}
+
+#[test]
+fn readiness_says_what_is_missing() {
+    let ready = |frontend: [i32; 4], worker: [i32; 4]| {
+        let (set, frontend, worker) = (
+            set(None),
+            clique("g-0-frontend", frontend),
+            clique("g-0-worker", worker),
+        );
+        let seen = Seen {
+            set: Some(&set),
+            cliques: &[&frontend, &worker],
+            ..Seen::default()
+        };
+        let status = status(&graph(json!({})), seen, at(1));
+        let (is_ready, reason, message) = told(&status, "Ready").expect("a condition");
+        (status.state.unwrap_or_default(), is_ready, reason, message)
+    };
+    let told = |state: &str, ready: &str, reason: &str, message: &str| {
+        (
+            state.to_owned(),
+            ready.to_owned(),
+            reason.to_owned(),
+            message.to_owned(),
+        )
+    };
+    let (one, two) = ([1, 1, 1, 1], [2, 2, 2, 2]);
+    assert_eq!(
+        ready(one, two),
+        told(
+            "successful",
+            "True",
+            "all_resources_are_ready",
+            "All 2 components are ready"
+        )
+    );
+    assert_eq!(
+        ready(one, [2, 0, 2, 0]),
+        told(
+            "pending",
+            "False",
+            "insufficient_capacity",
+            "Worker: 0 of 2 replicas have nodes"
+        )
+    );
+    assert_eq!(ready(one, [2, 2, 1, 2]).2, "updating");
+    assert_eq!(ready([1, 1, 1, 0], [2, 2, 2, 1]).2, "pods_not_ready");
+    assert_eq!(
+        ready([1, 1, 1, 0], [2, 1, 2, 1]),
+        told(
+            "pending",
+            "False",
+            "mixed_not_ready_reasons",
+            "Frontend: 0 of 1 replicas are ready; Worker: 1 of 2 replicas have nodes"
+        )
+    );
+    let nothing = status(&graph(json!({})), Seen::default(), at(1));
+    assert_eq!(nothing.state.as_deref(), Some("initializing"));
+    let failed = Seen {
+        failure: Some("no"),
+        ..Seen::default()
+    };
+    let failed = status(&graph(json!({})), failed, at(1));
+    assert_eq!(failed.state.as_deref(), Some("failed"));
+    assert_eq!(told_of(&failed), "no");
+}
+
+fn told_of(status: &DynamoGraphDeploymentStatus) -> String {
+    told(status, "Ready").map(|(.., message)| message).unwrap_or_default()
+}
+
+#[test]
+fn a_condition_moves_its_time_only_with_its_status() {
+    let mut graph = graph(json!({}));
+    let since = |status: &DynamoGraphDeploymentStatus| -> Option<Timestamp> {
+        let ready: Option<&Condition> = status.conditions.iter().find(|condition| condition.type_ == "Ready");
+        ready.map(|ready| ready.last_transition_time.0)
+    };
+    let first = status(&graph, Seen::default(), at(1));
+    graph.status = Some(first);
+    let second = status(&graph, Seen::default(), at(2));
+    assert_eq!(since(&second), Some(at(1)));
+    assert_eq!(graph.status.as_ref(), Some(&second), "nothing to write");
+}

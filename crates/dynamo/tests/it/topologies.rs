@@ -1,0 +1,92 @@
+//! Words are asked of the framework, whichever it is: the same graphs against one that knows nothing of Grove.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+
+use grove_dynamo::framework::{Framework, Reading};
+use grove_dynamo::validate::{Conditions, create};
+use serde_json::json;
+
+use crate::graphs::graph;
+
+/// A framework of node labels, with a mapping from words as its administrator wrote it.
+struct Labels {
+    words: BTreeMap<&'static str, &'static str>,
+}
+
+impl Framework for Labels {
+    type Error = Infallible;
+
+    async fn topology(&self, name: Option<&str>) -> Result<Reading, Infallible> {
+        Ok(match name {
+            Some(name) => Reading::NotFound {
+                kind: "mapping".to_owned(),
+                name: name.to_owned(),
+            },
+            None => Reading::Levels {
+                kind: "mapping".to_owned(),
+                name: "nodes".to_owned(),
+                words: self.words.keys().map(|word| (*word).to_owned()).collect(),
+            },
+        })
+    }
+}
+
+#[tokio::test]
+async fn another_framework_judges_the_same_graphs_by_its_own_topology() {
+    let framework = Labels {
+        words: BTreeMap::from([("rack", "cloud.example/rack"), ("host", "kubernetes.io/hostname")]),
+    };
+    let verdict = async |constraint: serde_json::Value| {
+        let graph = graph(json!({"spec": {"topologyConstraint": constraint}}));
+        let reading = framework
+            .topology(graph.spec.topology_name())
+            .await
+            .expect("always there");
+        let found = create(&graph, Some(&reading), &Conditions::default());
+        found.into_iter().map(|violation| violation.message).collect::<Vec<_>>()
+    };
+    assert_eq!(verdict(json!({"packDomain": "rack"})).await, Vec::<String>::new());
+    assert_eq!(
+        verdict(json!({"packDomain": "zone"})).await,
+        [
+            "spec.topologyConstraint.packDomain: Invalid value: \"zone\": does not exist in mapping \"nodes\"; available \
+          domains: [host rack]"
+        ]
+    );
+    assert_eq!(
+        verdict(json!({"packDomain": "rack", "clusterTopologyName": "x"})).await,
+        [
+            "spec.topologyConstraint.clusterTopologyName: Invalid value: \"x\": references a mapping resource that was not found"
+        ]
+    );
+}
+
+/// Names of all fields of a schema.
+fn fields(schema: &serde_json::Value, found: &mut Vec<String>) {
+    for (name, property) in schema["properties"].as_object().into_iter().flatten() {
+        found.push(name.to_lowercase());
+        fields(property, found);
+    }
+    if schema["items"].is_object() {
+        fields(&schema["items"], found);
+    }
+}
+
+// shows: DGD-2
+#[test]
+fn the_api_names_no_kind_of_the_framework() {
+    let mut definitions = grove_api::crds::all().into_iter();
+    let definition = definitions
+        .find(|definition| definition.spec.group == "nvidia.com")
+        .expect("the kind");
+    let mut found = Vec::new();
+    for version in &definition.spec.versions {
+        let schema = json!(version.schema);
+        fields(&schema["openAPIV3Schema"], &mut found);
+    }
+    assert!(found.len() > 30, "{found:?}");
+    for kind in ["podclique", "podgang", "pcs", "clustertopologybinding", "topologykey"] {
+        assert!(found.iter().all(|field| !field.contains(kind)), "{kind} in {found:?}");
+    }
+}

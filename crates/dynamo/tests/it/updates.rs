@@ -1,0 +1,133 @@
+//! What cannot change, and what always can.
+
+use grove_api::DynamoGraphDeployment;
+use grove_dynamo::validate::{Conditions, update};
+use serde_json::{Value, json};
+
+use crate::graphs::{graph, merge, with_worker};
+
+const TOPOLOGY: &str = "is immutable and cannot be added, removed, or changed after creation; delete and recreate the \
+                        DynamoGraphDeployment to change topology constraints";
+
+fn messages(old: &DynamoGraphDeployment, new: &DynamoGraphDeployment) -> Vec<String> {
+    let found = update(old, new, &Conditions::default());
+    found.into_iter().map(|violation| violation.message).collect()
+}
+
+fn changed(old: &DynamoGraphDeployment, patch: Value) -> DynamoGraphDeployment {
+    let mut object = json!(old);
+    merge(&mut object, patch);
+    serde_json::from_value(object).expect("a graph")
+}
+
+// shows: DGD-6, DGD-16
+#[test]
+fn the_constraint_of_a_graph_cannot_change() {
+    let (none, zone) = (
+        json!({"spec": {"topologyConstraint": null}}),
+        json!({"packDomain": "zone"}),
+    );
+    let bare = graph(json!({}));
+    let zoned = graph(json!({"spec": {"topologyConstraint": zone}}));
+    let racked = changed(&zoned, json!({"spec": {"topologyConstraint": {"packDomain": "rack"}}}));
+    let renamed = changed(
+        &zoned,
+        json!({"spec": {"topologyConstraint": {"clusterTopologyName": "h100"}}}),
+    );
+    let expected = format!("spec.topologyConstraint: Forbidden: {TOPOLOGY}");
+    for (old, new) in [
+        (&bare, &zoned),
+        (&zoned, &changed(&zoned, none)),
+        (&zoned, &racked),
+        (&zoned, &renamed),
+    ] {
+        assert_eq!(messages(old, new), [expected.as_str()]);
+    }
+}
+
+// shows: DGD-17
+#[test]
+fn the_constraint_of_a_component_cannot_change() {
+    let bare = graph(json!({}));
+    let racked = with_worker(json!({"topologyConstraint": {"packDomain": "rack"}}));
+    let hosted = with_worker(json!({"topologyConstraint": {"packDomain": "host"}}));
+    let expected = format!("spec.components[1].topologyConstraint: Forbidden: {TOPOLOGY}");
+    for (old, new) in [(&bare, &racked), (&racked, &bare), (&racked, &hosted)] {
+        assert_eq!(messages(old, new), [expected.as_str()]);
+    }
+}
+
+#[test]
+fn the_shape_of_a_graph_cannot_change() {
+    let bare = graph(json!({}));
+    let multinode = |nodes: i32| with_worker(json!({"multinode": {"nodeCount": nodes}}));
+    let immutable = "is immutable and cannot be changed after creation";
+    let members = "spec.components: Forbidden: component topology is immutable and cannot be modified after creation:";
+    let one_less = {
+        let mut graph = bare.clone();
+        graph.spec.components.remove(0);
+        graph
+    };
+    let cases = [
+        (
+            &bare,
+            &multinode(2),
+            "spec.components[1].multinode: Forbidden: cannot change node topology between single-node and \
+                                multi-node after creation"
+                .to_owned(),
+        ),
+        (
+            &multinode(2),
+            &multinode(4),
+            format!("spec.components[1].multinode.nodeCount: Forbidden: {immutable}"),
+        ),
+        (
+            &bare,
+            &with_worker(json!({"minAvailable": 2})),
+            format!("spec.components[1].minAvailable: Forbidden: {immutable}"),
+        ),
+        (
+            &bare,
+            &with_worker(json!({"experimental": {"grove": {"forceScalingGroup": true}}})),
+            format!("spec.components[1].experimental.grove.forceScalingGroup: Forbidden: {immutable}"),
+        ),
+        (
+            &bare,
+            &graph(json!({"spec": {"backendFramework": "vllm"}})),
+            format!("spec.backendFramework: Forbidden: {immutable}"),
+        ),
+        (&one_less, &bare, format!("{members} components added: [Frontend]")),
+        (&bare, &one_less, format!("{members} components removed: [Frontend]")),
+    ];
+    for (old, new, expected) in cases {
+        assert_eq!(messages(old, new), [expected]);
+    }
+}
+
+#[test]
+fn the_rest_can_change() {
+    let bare = graph(json!({}));
+    let image = json!({"podTemplate": {"spec": {"containers": [{"name": "main", "image": "two", "args": ["python3 -m dynamo.vllm"]}]}}});
+    for new in [
+        with_worker(json!({"replicas": 7})),
+        with_worker(image),
+        graph(json!({"spec": {"restart": {"id": "1"}}})),
+    ] {
+        assert_eq!(messages(&bare, &new), Vec::<String>::new());
+    }
+    let broken = with_worker(json!({"replicas": -1}));
+    assert_eq!(messages(&bare, &broken).len(), 1, "what is written is judged");
+}
+
+/// Graphs from before the rules, and graphs on their way out, are left alone.
+#[test]
+fn metadata_can_always_change() {
+    let old = with_worker(json!({"eppConfig": {}, "topologyConstraint": {"packDomain": "pod"}}));
+    let labelled = changed(&old, json!({"metadata": {"labels": {"a": "b"}}}));
+    assert_eq!(messages(&old, &labelled), Vec::<String>::new());
+    let leaving = changed(
+        &with_worker(json!({"replicas": -1})),
+        json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}),
+    );
+    assert_eq!(messages(&old, &leaving), Vec::<String>::new());
+}
