@@ -6,7 +6,6 @@ use std::path::PathBuf;
 use anyhow::{Context, Result, ensure};
 use grove_api::{crds, rights};
 use grove_e2e::{ControlPlane, Identity};
-use k8s_openapi::api::rbac::v1::ClusterRole;
 
 use crate::files::tracked_files;
 use crate::{root, traceability};
@@ -67,6 +66,7 @@ fn cluster_roles() -> Result<Vec<(PathBuf, String)>> {
         ("operator.yaml", rights::cluster_role()),
         ("scheduler.yaml", rights::scheduler::cluster_role()),
         ("dynamo.yaml", rights::dynamo_cluster_role()),
+        ("cleanup.yaml", rights::cleanup::cluster_role()),
     ];
     let written = roles.iter().map(|(file, role)| -> Result<(PathBuf, String)> {
         let text = serde_saphyr::to_string(role)?;

@@ -5,6 +5,7 @@
 //! the programs to them: on the embedded cluster no request of any scenario goes beyond and every right is used by one,
 //! and on a real API server they run with these rights and no others.
 
+pub mod cleanup;
 pub mod scheduler;
 
 use k8s_openapi::api::core::v1::ServiceAccount;

@@ -49,6 +49,8 @@ enum Command {
     Demo(commands::demo::Args),
     /// Run the embedded cluster alone, for kubectl and others
     Cluster(commands::cluster::Args),
+    /// Before an uninstall: stop the operator, take its webhooks away and lift Grove's finalizers
+    Cleanup(commands::cleanup::Args),
     /// Print all CustomResourceDefinitions as YAML
     Crds(commands::crds::Args),
     /// Print the operator's account and roles as YAML: the least that it must be allowed
@@ -74,6 +76,7 @@ fn main() -> ExitCode {
         Command::Bench(args) => commands::bench::run(&args),
         Command::Demo(args) => commands::demo::run(&args),
         Command::Cluster(args) => commands::cluster::run(&args),
+        Command::Cleanup(args) => commands::cleanup::run(&args),
         Command::Crds(args) => commands::crds::run(&args),
         Command::Rbac(args) => commands::rbac::run(&args),
         Command::Explain(args) => commands::explain::run(&args),

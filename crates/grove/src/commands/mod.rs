@@ -1,6 +1,7 @@
 //! One module per sub-command: its arguments, and what it does with them.
 
 pub(crate) mod bench;
+pub(crate) mod cleanup;
 pub(crate) mod cluster;
 pub(crate) mod crds;
 pub(crate) mod demo;
