@@ -1,7 +1,7 @@
 //! Admission: what the API server asks before it stores Grove's objects, and everything that lets it ask.
 //!
 //! ```text
-//! API server ──TLS──▶ server ─▶ webhooks ─▶ rules of grove-workload and grove-topology
+//! API server ──TLS──▶ server ─▶ webhooks ─▶ rules of grove-workload, grove-topology, grove-dynamo
 //!                       ▲           └─▶ lookup: live reads
 //!       certificates ───┘ serving certificate, renewed and swapped while it serves
 //!            └─▶ registration: which webhooks there are, where, and whose certificate to trust
@@ -12,6 +12,7 @@
 //! ([`registration::Turn`]). Nothing here remembers anything between two questions.
 
 pub mod certificates;
+pub mod conversion;
 mod lookup;
 mod patch;
 pub mod registration;

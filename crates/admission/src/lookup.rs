@@ -8,6 +8,7 @@ use grove_api::podgang::NamespacedName;
 use grove_api::{
     ClusterTopology, ClusterTopologyBinding, PodClique, PodCliqueScalingGroup, PodCliqueSet, TopologyDomain, labels,
 };
+use grove_dynamo::framework::Grove;
 use grove_topology::backend::{Backend, KAI_VERSION};
 use grove_topology::cells;
 use grove_topology::resolve::{Found, named_or_default};
@@ -52,6 +53,14 @@ impl Topologies {
 impl Lookup {
     pub fn new(client: Client) -> Self {
         Self { client }
+    }
+
+    /// Topologies as a graph of Dynamo asks for them.
+    pub(crate) fn framework(&self, tas: &TopologyAwareScheduling) -> Grove {
+        Grove {
+            client: self.client.clone(),
+            tas: tas.clone(),
+        }
     }
 
     /// What exists under the name that `set` uses.

@@ -27,6 +27,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
 use crate::certificates::Current;
+use crate::conversion;
 use crate::review::{Answer, Request};
 use crate::webhooks::{Webhook, Webhooks};
 
@@ -143,7 +144,15 @@ fn router(webhooks: Webhooks) -> Router {
         let answer = move |State(webhooks): State<Webhooks>, body: Bytes| answer(webhook, webhooks, body);
         router = router.route(webhook.path(), post(answer));
     }
+    router = router.route(conversion::PATH, post(convert));
     router.layer(DefaultBodyLimit::max(BODY_BYTES_MAX)).with_state(webhooks)
+}
+
+async fn convert(body: Bytes) -> Response {
+    match conversion::answer(&body) {
+        Ok(review) => axum::Json(review).into_response(),
+        Err(error) => (StatusCode::BAD_REQUEST, error).into_response(),
+    }
 }
 
 async fn answer(webhook: Webhook, webhooks: Webhooks, body: Bytes) -> Response {

@@ -21,9 +21,10 @@ pub const OPERATOR: &str = "grove-operator";
 pub const DYNAMO: &str = "grove-operator-dynamo";
 
 /// The webhook configurations that the operator keeps.
-pub const WEBHOOK_CONFIGURATIONS: [&str; 6] = [
+pub const WEBHOOK_CONFIGURATIONS: [&str; 7] = [
     "authorizer-webhook",
     "clustertopology-validating-webhook",
+    "dynamographdeployment-validating-webhook",
     "podcliqueset-defaulting-webhook",
     "podcliqueset-validating-webhook",
     "replicas-validating-webhook",

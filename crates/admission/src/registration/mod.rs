@@ -3,10 +3,12 @@
 //! They fail closed and are asked of our own kinds only; the operator's own writes are not asked about, so that it can
 //! write before its webhooks serve.
 
+mod conversion;
 mod upkeep;
 
 use std::collections::BTreeMap;
 
+use grove_api::dynamo;
 use grove_api::labels::{MANAGED_BY, MANAGED_BY_OPERATOR};
 use grove_api::{GROUP, SCHEDULER_GROUP, TOPOLOGY_DOMAIN_GROUP, VERSION};
 use k8s_openapi::ByteString;
@@ -34,9 +36,8 @@ pub enum Endpoint {
 }
 
 impl Endpoint {
-    fn client_config(&self, webhook: Webhook, authorities: Option<&str>) -> WebhookClientConfig {
+    fn client_config(&self, path: &str, authorities: Option<&str>) -> WebhookClientConfig {
         let ca_bundle = authorities.map(|pem| ByteString(pem.as_bytes().to_vec()));
-        let path = webhook.path();
         match self {
             Self::Service { namespace, name, port } => WebhookClientConfig {
                 ca_bundle,
@@ -71,7 +72,7 @@ pub fn registration(policy: &Policy, endpoint: &Endpoint, authorities: Option<&s
     let mut registration = Registration::default();
     for webhook in Webhook::ALL {
         let name = configuration_name(webhook);
-        if !webhook.is_on(&policy.authorizer) {
+        if !webhook.is_on(policy) {
             registration.retired.push(name);
         } else if webhook == Webhook::DefaultSet {
             let configuration = MutatingWebhookConfiguration {
@@ -94,7 +95,7 @@ fn mutating(webhook: Webhook, policy: &Policy, endpoint: &Endpoint, authorities:
     MutatingWebhook {
         name: webhook_name(webhook).to_owned(),
         admission_review_versions: vec!["v1".to_owned()],
-        client_config: endpoint.client_config(webhook, authorities),
+        client_config: endpoint.client_config(webhook.path(), authorities),
         failure_policy: Some("Fail".to_owned()),
         match_conditions: Some(vec![not_the_operator(policy)]),
         match_policy: Some("Exact".to_owned()),
@@ -109,15 +110,23 @@ fn validating(webhook: Webhook, policy: &Policy, endpoint: &Endpoint, authoritie
     ValidatingWebhook {
         name: webhook_name(webhook).to_owned(),
         admission_review_versions: vec!["v1".to_owned()],
-        client_config: endpoint.client_config(webhook, authorities),
+        client_config: endpoint.client_config(webhook.path(), authorities),
         failure_policy: Some("Fail".to_owned()),
         match_conditions: Some(vec![not_the_operator(policy)]),
-        match_policy: Some("Exact".to_owned()),
+        match_policy: Some(match_policy(webhook).to_owned()),
         object_selector: (webhook == Webhook::Authorizer).then(managed),
         rules: Some(rules(webhook)),
         side_effects: "None".to_owned(),
         timeout_seconds: Some(TIMEOUT_SECONDS),
         ..ValidatingWebhook::default()
+    }
+}
+
+/// A kind of several versions is asked about in one of them, whichever somebody writes.
+const fn match_policy(webhook: Webhook) -> &'static str {
+    match webhook {
+        Webhook::ValidateGraph => "Equivalent",
+        _ => "Exact",
     }
 }
 
@@ -155,6 +164,7 @@ const fn configuration_name(webhook: Webhook) -> &'static str {
         Webhook::ValidateReplicas => "replicas-validating-webhook",
         Webhook::ValidateTopology => "clustertopology-validating-webhook",
         Webhook::ValidateTopologyDomain => "topologydomain-validating-webhook",
+        Webhook::ValidateGraph => "dynamographdeployment-validating-webhook",
         Webhook::Authorizer => "authorizer-webhook",
     }
 }
@@ -167,6 +177,7 @@ const fn webhook_name(webhook: Webhook) -> &'static str {
         Webhook::ValidateReplicas => "replicas.validating.webhooks.grove.io",
         Webhook::ValidateTopology => "clustertopology.validating.webhooks.grove.io",
         Webhook::ValidateTopologyDomain => "topologydomain.validating.webhooks.grove.io",
+        Webhook::ValidateGraph => "dynamographdeployment.nvidia.com",
         Webhook::Authorizer => "authorizer.webhooks.grove.io",
     }
 }
@@ -196,6 +207,15 @@ fn rules(webhook: Webhook) -> Vec<RuleWithOperations> {
                 TOPOLOGY_DOMAIN_GROUP,
                 VERSION,
                 &["topologydomains"],
+            )]
+        }
+        Webhook::ValidateGraph => {
+            let written = [CREATE, UPDATE];
+            vec![rule(
+                &written,
+                dynamo::GROUP,
+                dynamo::VERSION,
+                &["dynamographdeployments"],
             )]
         }
         Webhook::Authorizer => authorizer_rules(),
@@ -256,10 +276,13 @@ mod tests {
     fn what_is_switched_off_is_retired() {
         let endpoint = Endpoint::Url("https://127.0.0.1:1".to_owned());
         let off = registered("authorizer: {enabled: false}", &endpoint);
-        assert_eq!(off.retired, ["authorizer-webhook"]);
-        let on = registered("authorizer: {enabled: true}", &endpoint);
+        assert_eq!(
+            off.retired,
+            ["dynamographdeployment-validating-webhook", "authorizer-webhook"]
+        );
+        let on = registered("authorizer: {enabled: true}\ndynamo: {enabled: true}", &endpoint);
         assert!(on.retired.is_empty());
-        assert_eq!(on.validating.len(), off.validating.len() + 1);
+        assert_eq!(on.validating.len(), off.validating.len() + 2);
         let authorizer = &on.validating.last().unwrap().webhooks.as_ref().unwrap()[0];
         assert_eq!(authorizer.object_selector, Some(managed()));
     }
@@ -271,7 +294,7 @@ mod tests {
             name: "svc".to_owned(),
             port: 2750,
         };
-        let all = registered("authorizer: {enabled: true}", &endpoint);
+        let all = registered("authorizer: {enabled: true}\ndynamo: {enabled: true}", &endpoint);
         let webhooks: Vec<_> = all
             .validating
             .iter()

@@ -6,6 +6,7 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use grove_api::labels::{MANAGED_BY, MANAGED_BY_OPERATOR};
 use k8s_openapi::api::admissionregistration::v1::{MutatingWebhookConfiguration, ValidatingWebhookConfiguration};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use kube::runtime::watcher::{self, watcher};
 use kube::runtime::{WatchStreamExt as _, watcher::Event};
@@ -16,7 +17,7 @@ use serde_json::Value;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
-use super::{Endpoint, Registration, registration};
+use super::{Endpoint, Registration, conversion, registration};
 use crate::certificates::Current;
 use crate::webhooks::Policy;
 
@@ -84,6 +85,7 @@ impl Upkeep {
         let validating: Api<ValidatingWebhookConfiguration> = Api::all(self.client.clone());
         let mut mutating = std::pin::pin!(watcher(mutating, selected.clone()).default_backoff());
         let mut validating = std::pin::pin!(watcher(validating, selected).default_backoff());
+        let mut definition = std::pin::pin!(conversion::watched(&self.client, self.policy.dynamo));
         let mut due = Some(Instant::now());
         // While the operator is upgraded, replicas of two releases may want different things: they take turns, slowly.
         let mut earliest = Instant::now();
@@ -92,12 +94,12 @@ impl Upkeep {
             let authorities = authorities(&mut certificates);
             let desired = registration(&self.policy, &self.endpoint, authorities.as_deref());
             if due.is_some_and(|due| due <= Instant::now()) {
-                due = match self.write(&desired).await {
+                due = match self.write(&desired, authorities.as_deref()).await {
                     Ok(()) => {
                         if !registered.send_replace(true) {
                             tracing::info!(endpoint = ?self.endpoint, "registered the webhooks");
                         }
-                        tell(&trusted, authorities);
+                        tell(&trusted, authorities.clone());
                         retry = RETRY_MIN;
                         earliest = Instant::now() + RETRY_MIN;
                         None
@@ -113,6 +115,7 @@ impl Upkeep {
             let seen = tokio::select! {
                 Some(seen) = mutating.next() => compare(&desired.mutating, seen),
                 Some(seen) = validating.next() => compare(&desired.validating, seen),
+                Some(seen) = definition.next() => converts(&seen, &self.endpoint, authorities.as_deref()),
                 changed = certificates.changed() => match changed {
                     Ok(()) => Seen::Changed,
                     // Whoever provides certificates is gone: the process ends.
@@ -133,7 +136,7 @@ impl Upkeep {
         }
     }
 
-    async fn write(&self, desired: &Registration) -> Result<(), kube::Error> {
+    async fn write(&self, desired: &Registration, authorities: Option<&str>) -> Result<(), kube::Error> {
         apply(&Api::all(self.client.clone()), &desired.mutating).await?;
         let validating: Api<ValidatingWebhookConfiguration> = Api::all(self.client.clone());
         apply(&validating, &desired.validating).await?;
@@ -143,6 +146,9 @@ impl Upkeep {
                 Err(error) => return Err(error),
                 Ok(_) => tracing::info!(name, "removed a webhook that is switched off"),
             }
+        }
+        if self.policy.dynamo {
+            conversion::write(&self.client, &self.endpoint, authorities).await?;
         }
         Ok(())
     }
@@ -205,6 +211,14 @@ where
     }
 }
 
+/// The same for the definition that tells where to convert.
+fn converts(seen: &CustomResourceDefinition, endpoint: &Endpoint, authorities: Option<&str>) -> Seen {
+    match conversion::is_as_it_should_be(seen, endpoint, authorities) {
+        true => Seen::AsItShouldBe,
+        false => Seen::Changed,
+    }
+}
+
 fn difference<K: Serialize>(seen: &K, wanted: &K) -> Seen {
     let (Ok(seen), Ok(wanted)) = (serde_json::to_value(seen), serde_json::to_value(wanted)) else {
         return Seen::Changed;
@@ -222,7 +236,7 @@ fn difference<K: Serialize>(seen: &K, wanted: &K) -> Seen {
 }
 
 /// Everything that is wanted is there; the API server and others may have added to it.
-fn contains(seen: &Value, wanted: &Value) -> bool {
+pub(super) fn contains(seen: &Value, wanted: &Value) -> bool {
     match (seen, wanted) {
         (Value::Object(seen), Value::Object(wanted)) => wanted
             .iter()

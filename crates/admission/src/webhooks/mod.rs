@@ -5,6 +5,7 @@
 
 mod authorizer;
 mod default_set;
+mod validate_graph;
 mod validate_replicas;
 mod validate_set;
 mod validate_topology;
@@ -26,16 +27,18 @@ pub enum Webhook {
     ValidateReplicas,
     ValidateTopology,
     ValidateTopologyDomain,
+    ValidateGraph,
     Authorizer,
 }
 
 impl Webhook {
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::DefaultSet,
         Self::ValidateSet,
         Self::ValidateReplicas,
         Self::ValidateTopology,
         Self::ValidateTopologyDomain,
+        Self::ValidateGraph,
         Self::Authorizer,
     ];
 
@@ -47,14 +50,16 @@ impl Webhook {
             Self::ValidateReplicas => "/webhooks/validate-replicas",
             Self::ValidateTopology => "/webhooks/validate-clustertopology",
             Self::ValidateTopologyDomain => "/webhooks/validate-topologydomain",
+            Self::ValidateGraph => "/webhooks/validate-dynamographdeployment",
             Self::Authorizer => "/webhooks/authorizer-webhook",
         }
     }
 
     /// Whether the configuration asks for it.
-    pub const fn is_on(self, authorizer: &Authorizer) -> bool {
+    pub fn is_on(self, policy: &Policy) -> bool {
         match self {
-            Self::Authorizer => authorizer.enabled,
+            Self::Authorizer => policy.authorizer.enabled,
+            Self::ValidateGraph => policy.dynamo,
             _ => true,
         }
     }
@@ -69,6 +74,8 @@ pub struct Policy {
     pub topology: TopologyAwareScheduling,
     pub scheduler: Scheduler,
     pub rules: Rules,
+    /// DynamoGraphDeployments are served.
+    pub dynamo: bool,
 }
 
 impl Policy {
@@ -80,6 +87,7 @@ impl Policy {
             authorizer: configuration.authorizer.clone(),
             topology: configuration.topology_aware_scheduling.clone(),
             scheduler: configuration.scheduler.clone(),
+            dynamo: configuration.dynamo.enabled,
             rules: Rules {
                 schedulers: schedulers.map(|profile| profile.name().as_str().to_owned()).collect(),
                 mnnvl_enabled: configuration.network.auto_mnnvl_enabled,
@@ -112,6 +120,7 @@ impl Webhooks {
             Webhook::ValidateReplicas => validate_replicas::answer(request, lookup).await,
             Webhook::ValidateTopology => validate_topology::answer(request, policy, lookup).await,
             Webhook::ValidateTopologyDomain => Ok(validate_topology_domain::answer(request)),
+            Webhook::ValidateGraph => validate_graph::answer(request, policy, lookup).await,
             Webhook::Authorizer => authorizer::answer(request, policy, lookup).await,
         };
         answer.unwrap_or_else(|error| {

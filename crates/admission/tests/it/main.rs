@@ -1,5 +1,6 @@
 //! The webhook server as the API server meets it: over TLS on loopback, with the embedded cluster behind it.
 
+mod graphs;
 mod kit;
 mod modes;
 mod registration;

@@ -1,0 +1,141 @@
+//! Who converts DynamoGraphDeployments: the definition of the kind, told of this server.
+//!
+//! Only with somebody who converts is the older version served: without, the API server would rename it and lose its
+//! services. The definition is the installer's; nothing of it is changed but that.
+
+use futures::{Stream, StreamExt as _, stream};
+use grove_api::DynamoGraphDeployment;
+use grove_api::dynamo::OLD_VERSION;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::{Patch, PatchParams};
+use kube::runtime::{WatchStreamExt as _, watcher};
+use kube::{Api, Client, CustomResourceExt as _, ResourceExt as _};
+use serde_json::{Value, json};
+
+use super::Endpoint;
+use crate::conversion::PATH;
+
+const FIELD_MANAGER: &str = "grove-operator-webhooks";
+
+/// What must be patched into a definition; nothing if it is as it should be.
+fn patch(definition: &CustomResourceDefinition, endpoint: &Endpoint, authorities: Option<&str>) -> Option<Value> {
+    let mut versions = definition.spec.versions.clone();
+    for version in &mut versions {
+        version.served |= version.name == OLD_VERSION;
+    }
+    let mut client_config = json!(endpoint.client_config(PATH, authorities));
+    // The one that is not used may be left from another place that the operator ran at.
+    for other in ["service", "url"] {
+        if client_config.get(other).is_none() {
+            client_config[other] = Value::Null;
+        }
+    }
+    let wanted = json!({
+        "strategy": "Webhook",
+        "webhook": {"clientConfig": client_config, "conversionReviewVersions": ["v1"]},
+    });
+    let is_there = super::upkeep::contains(&json!(definition.spec.conversion), &without_nulls(&wanted));
+    (versions != definition.spec.versions || !is_there).then(|| {
+        json!({
+            "metadata": {"resourceVersion": definition.resource_version()},
+            "spec": {"conversion": wanted, "versions": versions},
+        })
+    })
+}
+
+fn without_nulls(value: &Value) -> Value {
+    match value {
+        Value::Object(fields) => {
+            let kept = fields.iter().filter(|(_, value)| !value.is_null());
+            kept.map(|(name, value)| (name.clone(), without_nulls(value))).collect()
+        }
+        other => other.clone(),
+    }
+}
+
+/// Tells the definition where to convert. One that is not installed is no failure: there is nothing to convert.
+pub(super) async fn write(client: &Client, endpoint: &Endpoint, authorities: Option<&str>) -> Result<(), kube::Error> {
+    let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
+    let name = DynamoGraphDeployment::crd_name();
+    let Some(definition) = definitions.get_opt(name).await? else {
+        tracing::warn!(
+            name,
+            "dynamo is enabled but its kind is not installed; apply what `grove crds` prints"
+        );
+        return Ok(());
+    };
+    if let Some(patch) = patch(&definition, endpoint, authorities) {
+        let params = PatchParams {
+            field_manager: Some(FIELD_MANAGER.to_owned()),
+            ..PatchParams::default()
+        };
+        definitions.patch(name, &params, &Patch::Merge(patch)).await?;
+    }
+    Ok(())
+}
+
+/// The definition, whenever it changes; nothing where no graphs are served.
+pub(super) fn watched(client: &Client, is_on: bool) -> impl Stream<Item = CustomResourceDefinition> + use<> {
+    let config = watcher::Config::default().fields(&format!("metadata.name={}", DynamoGraphDeployment::crd_name()));
+    match is_on {
+        true => {
+            let events = watcher(Api::all(client.clone()), config)
+                .default_backoff()
+                .applied_objects();
+            events.filter_map(|seen| async { seen.ok() }).boxed()
+        }
+        false => stream::pending().boxed(),
+    }
+}
+
+pub(super) fn is_as_it_should_be(
+    definition: &CustomResourceDefinition,
+    endpoint: &Endpoint,
+    authorities: Option<&str>,
+) -> bool {
+    patch(definition, endpoint, authorities).is_none()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn definition() -> CustomResourceDefinition {
+        let mut all = grove_api::crds::all().into_iter();
+        all.find(|definition| definition.name_any() == DynamoGraphDeployment::crd_name())
+            .unwrap()
+    }
+
+    #[test]
+    fn the_older_version_is_served_with_somebody_who_converts() {
+        let (mut definition, endpoint) = (definition(), Endpoint::Url("https://127.0.0.1:1".to_owned()));
+        let served = |definition: &CustomResourceDefinition| -> Vec<(String, bool)> {
+            let versions = definition.spec.versions.iter();
+            versions.map(|version| (version.name.clone(), version.served)).collect()
+        };
+        assert_eq!(
+            served(&definition),
+            [("v1beta1".to_owned(), true), ("v1alpha1".to_owned(), false)]
+        );
+        let patched = patch(&definition, &endpoint, Some("PEM")).unwrap();
+        definition.spec.versions = serde_json::from_value(patched["spec"]["versions"].clone()).unwrap();
+        definition.spec.conversion = serde_json::from_value(without_nulls(&patched["spec"]["conversion"])).unwrap();
+        assert_eq!(
+            served(&definition),
+            [("v1beta1".to_owned(), true), ("v1alpha1".to_owned(), true)]
+        );
+        assert_eq!(patch(&definition, &endpoint, Some("PEM")), None);
+        // Certificates are somebody else's: what he wrote stays.
+        assert_eq!(patch(&definition, &endpoint, None), None);
+        let moved = Endpoint::Service {
+            namespace: "ns".to_owned(),
+            name: "svc".to_owned(),
+            port: 1,
+        };
+        let patched = patch(&definition, &moved, None).unwrap();
+        assert_eq!(
+            patched["spec"]["conversion"]["webhook"]["clientConfig"]["url"],
+            Value::Null
+        );
+    }
+}

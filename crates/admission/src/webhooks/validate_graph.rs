@@ -1,0 +1,47 @@
+//! Validation of a DynamoGraphDeployment. The topology is read when a graph with constraints is created, and then only.
+
+use grove_api::DynamoGraphDeployment;
+use grove_api::config::ProfileName;
+use grove_dynamo::framework::Framework as _;
+use grove_dynamo::translate::Surroundings;
+use grove_dynamo::validate::{Conditions, create, needs_topology, update};
+
+use super::Policy;
+use crate::lookup::Lookup;
+use crate::review::{Answer, Cause, Request};
+
+pub(super) async fn answer(request: &Request, policy: &Policy, lookup: &Lookup) -> Result<Answer, kube::Error> {
+    if request.is_deleting() {
+        return Ok(Answer::admitted());
+    }
+    // A change of metadata is nobody's business, whatever our types make of the spec.
+    if !request.old_object.is_null() && request.object["spec"] == request.old_object["spec"] {
+        return Ok(Answer::admitted());
+    }
+    let new: DynamoGraphDeployment = match request.new_object() {
+        Ok(new) => new,
+        Err(cause) => return Ok(Answer::judged(vec![cause])),
+    };
+    let conditions = Conditions {
+        around: Surroundings {
+            kai: policy.scheduler.default_profile == ProfileName::KaiScheduler,
+        },
+        rules: Some(&policy.rules),
+    };
+    let violations = match request.stored_object::<DynamoGraphDeployment>() {
+        Some(old) => update(&old, &new, &conditions),
+        None => {
+            let reading = match needs_topology(&new) {
+                true => Some(
+                    lookup
+                        .framework(&policy.topology)
+                        .topology(new.spec.topology_name())
+                        .await?,
+                ),
+                false => None,
+            };
+            create(&new, reading.as_ref(), &conditions)
+        }
+    };
+    Ok(Answer::judged(violations.into_iter().map(Cause::from).collect()))
+}

@@ -1,0 +1,79 @@
+//! Graphs of Dynamo through their webhook: what the topology must say, and when nobody asks it.
+
+use anyhow::Result;
+use grove_admission::Webhook;
+use grove_api::ClusterTopology;
+use kube::api::{Api, PostParams};
+use serde_json::{Value, json};
+
+use crate::kit::{message, request, serve, serve_with_kinds};
+
+const CONFIGURATION: &str = "\
+dynamo: {enabled: true}
+topologyAwareScheduling:
+  enabled: true
+  levels: [{domain: rack, key: example.com/rack}, {domain: host, key: kubernetes.io/hostname}]
+";
+
+fn graph(constraint: Value) -> Value {
+    let template = json!({"spec": {"containers": [{"name": "main", "image": "server"}]}});
+    json!({
+        "apiVersion": "nvidia.com/v1beta1", "kind": "DynamoGraphDeployment", "metadata": {"name": "g", "namespace": "ns"},
+        "spec": {"components": [{"name": "Frontend", "type": "frontend", "podTemplate": template}], "topologyConstraint": constraint},
+    })
+}
+
+fn create(graph: &Value) -> Value {
+    request("CREATE", "dynamographdeployments", Value::Null, graph.clone())
+}
+
+/// Not even the kind of topology is installed: nothing can be promised.
+// shows: DGD-15
+#[tokio::test]
+async fn without_a_topology_a_constraint_is_refused() -> Result<()> {
+    let served = serve(CONFIGURATION).await?;
+    let constrained = graph(json!({"packDomain": "rack"}));
+    let answer = served.ask(Webhook::ValidateGraph, create(&constrained)).await?;
+    assert_eq!(
+        message(&answer),
+        "spec.topologyConstraint.clusterTopologyName: Invalid value: \"grove-topology\": references a ClusterTopology resource \
+         that was not found"
+    );
+    let free = served.ask(Webhook::ValidateGraph, create(&graph(Value::Null))).await?;
+    assert_eq!(free["allowed"], true, "{free}");
+
+    // What exists stays: a label, a scaling.
+    let mut labelled = constrained.clone();
+    labelled["metadata"]["labels"] = json!({"a": "b"});
+    let mut scaled = constrained.clone();
+    scaled["spec"]["components"][0]["replicas"] = json!(2);
+    for edited in [labelled, scaled] {
+        let update = request("UPDATE", "dynamographdeployments", constrained.clone(), edited);
+        let answer = served.ask(Webhook::ValidateGraph, update).await?;
+        assert_eq!(answer["allowed"], true, "{answer}");
+    }
+    Ok(())
+}
+
+/// The topology is read at the moment of the question: a graph right after its topology is admitted.
+// shows: DGD-14
+#[tokio::test]
+async fn the_live_topology_is_asked() -> Result<()> {
+    let served = serve_with_kinds(CONFIGURATION).await?;
+    let topology =
+        json!({"metadata": {"name": "h100"}, "spec": {"levels": [{"domain": "rack", "key": "example.com/rack"}]}});
+    let topologies: Api<ClusterTopology> = Api::all(served.cluster.client());
+    topologies
+        .create(&PostParams::default(), &serde_json::from_value(topology)?)
+        .await?;
+    let on = |word: &str| graph(json!({"clusterTopologyName": "h100", "packDomain": word}));
+    let answer = served.ask(Webhook::ValidateGraph, create(&on("rack"))).await?;
+    assert_eq!(answer["allowed"], true, "{answer}");
+    let answer = served.ask(Webhook::ValidateGraph, create(&on("host"))).await?;
+    assert_eq!(
+        message(&answer),
+        "spec.topologyConstraint.packDomain: Invalid value: \"host\": does not exist in ClusterTopology \"h100\"; available \
+         domains: [rack]"
+    );
+    Ok(())
+}
