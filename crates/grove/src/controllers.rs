@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use grove_api::config::{Controllers, OperatorConfiguration, ProfileName};
 use grove_controllers::{Operator, Settings, StartError};
+use grove_dynamo::controller::Controller;
+use grove_dynamo::translate::Surroundings;
 use grove_scheduler::{Metrics, Policy, Scheduler};
 use jiff::Timestamp;
 use kube::Client;
@@ -30,7 +32,8 @@ pub(crate) fn settings(configuration: &OperatorConfiguration, image: &str) -> Se
 }
 
 /// What the leader does until it is told to stop: first the topology that the configuration asks for, then the rest.
-/// Where the cluster's own scheduler binds, gangs are placed here too, and counted in `placing`.
+/// Where the cluster's own scheduler binds, gangs are placed here too, and counted in `placing`; graphs of Dynamo are served
+/// where that is asked for.
 pub(crate) async fn run(
     client: Client,
     (configuration, settings, placing): (&OperatorConfiguration, Settings, Metrics),
@@ -45,6 +48,7 @@ pub(crate) async fn run(
     started?;
     let pins = settings.pins;
     let operator = Operator::new(client.clone(), settings);
+    let graphs_client = client.clone();
     let placer = async {
         if pins {
             let settings = grove_scheduler::Settings {
@@ -55,8 +59,25 @@ pub(crate) async fn run(
             Scheduler::new(client, settings).run(stop.clone()).await;
         }
     };
-    tokio::join!(operator.run(stop.clone()), placer);
+    let graphs = async {
+        if configuration.dynamo.enabled {
+            let controller = Controller::new(graphs_client, graph_settings(configuration));
+            controller.run(stop.clone()).await;
+        }
+    };
+    tokio::join!(operator.run(stop.clone()), placer, graphs);
     Ok(())
+}
+
+/// What the controller of Dynamo's graphs goes by.
+fn graph_settings(configuration: &OperatorConfiguration) -> grove_dynamo::controller::Settings {
+    grove_dynamo::controller::Settings {
+        around: Surroundings {
+            kai: configuration.scheduler.default_profile == ProfileName::KaiScheduler,
+        },
+        workers: workers(&configuration.controllers),
+        clock: Arc::new(Timestamp::now),
+    }
 }
 
 /// All kinds share their workers: what is idle in one helps another.
