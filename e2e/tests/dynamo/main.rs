@@ -1,0 +1,12 @@
+//! Graphs of Dynamo on a real control plane: applied in the version that they are written in, judged by the webhooks,
+//! converted by the API server, placed by our scheduler, and audited.
+//!
+//! One control plane, with everything in this process and with the rights of the operator's roles, is shared by the tests;
+//! each has a namespace of its own.
+
+mod examples;
+#[path = "../common/record.rs"]
+mod record;
+mod rules;
+mod stage;
+mod versions;

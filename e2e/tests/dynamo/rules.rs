@@ -1,0 +1,197 @@
+//! The rules of admission, as `kubectl` would show them, for graphs of both versions.
+
+use anyhow::{Context as _, Result, ensure};
+use grove_api::ClusterTopology;
+use grove_e2e::eventually;
+use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
+use serde_json::{Value, json};
+
+use crate::stage::{LIMIT, Stage};
+
+const TOPOLOGY: &str = "is immutable and cannot be added, removed, or changed after creation; delete and recreate the \
+                        DynamoGraphDeployment to change topology constraints";
+
+fn main_container() -> Value {
+    json!({"image": "server", "command": ["/bin/sh", "-c"], "args": ["python3 -m dynamo.vllm --model m"]})
+}
+
+/// A graph of one worker that asks for no node.
+fn new(name: &str) -> Value {
+    let mut main = main_container();
+    main["name"] = json!("main");
+    let template = json!({"spec": {"containers": [main], "nodeSelector": {"nowhere": "at all"}}});
+    json!({"apiVersion": "nvidia.com/v1beta1", "kind": "DynamoGraphDeployment", "metadata": {"name": name},
+        "spec": {"components": [{"name": "Worker", "type": "worker", "podTemplate": template}]}})
+}
+
+/// The same in the older version, services as a list.
+fn old(name: &str) -> Value {
+    let worker = json!({"name": "Worker", "componentType": "worker",
+        "extraPodSpec": {"mainContainer": main_container(), "nodeSelector": {"nowhere": "at all"}}});
+    json!({"apiVersion": "nvidia.com/v1alpha1", "kind": "DynamoGraphDeployment", "metadata": {"name": name},
+        "spec": {"services": [worker]}})
+}
+
+fn set(mut manifest: Value, pointer: &str, value: Value) -> Value {
+    let (parent, field) = pointer.rsplit_once('/').expect("a pointer");
+    manifest.pointer_mut(parent).expect("a parent")[field] = value;
+    manifest
+}
+
+async fn refused(stage: &Stage, manifest: &Value, message: &str) -> Result<()> {
+    match stage.create(manifest).await {
+        Err(kube::Error::Api(status)) => {
+            ensure!(
+                status.message.contains(message),
+                "{message}\nis not in\n{}",
+                status.message
+            );
+            Ok(())
+        }
+        other => anyhow::bail!("not refused with {message}: {other:?}"),
+    }
+}
+
+// shows: DGD-4, DGD-12, DGD-13, DGD-14, DGD-15, DGD-19
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_refused_on_create() -> Result<()> {
+    let stage = Stage::new("create").await?;
+    let rack = |manifest: Value, items: &str| {
+        set(
+            manifest,
+            &format!("/spec/{items}/0/topologyConstraint"),
+            json!({"packDomain": "rack"}),
+        )
+    };
+    let host = |manifest: Value| set(manifest, "/spec/topologyConstraint", json!({"packDomain": "host"}));
+    let narrower = "spec.components[0].topologyConstraint.packDomain: Invalid value: \"rack\": must be equal to or narrower \
+                    than the deployment-level domain \"host\"";
+    refused(&stage, &host(rack(new("a"), "components")), narrower).await?;
+    refused(&stage, &host(rack(old("a"), "services")), narrower).await?;
+    // The schema of the newer version knows the words; the older one takes anything, and admission judges.
+    let row = |manifest: Value| set(manifest, "/spec/topologyConstraint", json!({"packDomain": "row"}));
+    refused(&stage, &row(new("a")), "Unsupported value: \"row\"").await?;
+    refused(
+        &stage,
+        &row(old("a")),
+        "Invalid value: \"row\": is not a topology domain; use one of region, zone",
+    )
+    .await?;
+    let region = set(new("a"), "/spec/topologyConstraint", json!({"packDomain": "region"}));
+    let missing = "does not exist in ClusterTopology \"grove-topology\"; available domains: [block host rack zone]";
+    refused(&stage, &region, missing).await?;
+    let named = |field: &str| json!({field: "h100", "packDomain": "rack"});
+    let not_found =
+        "clusterTopologyName: Invalid value: \"h100\": references a ClusterTopology resource that was not found";
+    refused(
+        &stage,
+        &set(new("a"), "/spec/topologyConstraint", named("clusterTopologyName")),
+        not_found,
+    )
+    .await?;
+    for field in ["topologyProfile", "topologyName"] {
+        refused(
+            &stage,
+            &set(old("a"), "/spec/topologyConstraint", named(field)),
+            not_found,
+        )
+        .await?;
+    }
+    for (field, why) in [
+        ("eppConfig", "gateways and their endpoint pickers are not supported"),
+        ("replica", "unknown field"),
+    ] {
+        let message = format!("spec.components[0].{field}: Forbidden: {why}");
+        refused(
+            &stage,
+            &set(new("a"), &format!("/spec/components/0/{field}"), json!({})),
+            &message,
+        )
+        .await?;
+        refused(
+            &stage,
+            &set(old("a"), &format!("/spec/services/0/{field}"), json!({})),
+            &message,
+        )
+        .await?;
+    }
+    refused(
+        &stage,
+        &set(old("a"), "/spec/services", json!(7)),
+        "must be a list of services with names, or a map",
+    )
+    .await?;
+    let restart = set(new("a"), "/spec/restart", json!({"id": "1"}));
+    refused(&stage, &restart, "spec.restart: Forbidden: must be unset on create").await
+}
+
+async fn edit(stage: &Stage, name: &str, patch: Value) -> Result<(), kube::Error> {
+    let graphs = stage.graphs("v1beta1");
+    graphs
+        .patch(name, &PatchParams::default(), &Patch::Merge(patch))
+        .await
+        .map(drop)
+}
+
+// shows: DGD-1, DGD-6, DGD-16, DGD-17
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_refused_on_update_and_what_never_is() -> Result<()> {
+    let stage = Stage::new("update").await?;
+    let topologies: Api<ClusterTopology> = Api::all(stage.client.clone());
+    let levels =
+        json!([{"domain": "rack", "key": "example.com/rack"}, {"domain": "host", "key": "kubernetes.io/hostname"}]);
+    let topology = json!({"metadata": {"name": "passing"}, "spec": {"levels": levels}});
+    topologies
+        .create(&PostParams::default(), &serde_json::from_value(topology)?)
+        .await?;
+    let constraint = json!({"clusterTopologyName": "passing", "packDomain": "rack"});
+    stage
+        .create(&set(new("a"), "/spec/topologyConstraint", constraint))
+        .await?;
+    stage.create(&new("bare")).await?;
+
+    let forbidden = async |name: &str, patch: Value, message: &str| -> Result<()> {
+        match edit(&stage, name, patch).await {
+            Err(kube::Error::Api(status)) if status.message.contains(message) => Ok(()),
+            other => anyhow::bail!("not refused with {message}: {other:?}"),
+        }
+    };
+    let message = format!("spec.topologyConstraint: Forbidden: {TOPOLOGY}");
+    forbidden(
+        "a",
+        json!({"spec": {"topologyConstraint": {"packDomain": "host"}}}),
+        &message,
+    )
+    .await?;
+    forbidden("a", json!({"spec": {"topologyConstraint": null}}), &message).await?;
+    forbidden(
+        "bare",
+        json!({"spec": {"topologyConstraint": {"packDomain": "rack"}}}),
+        &message,
+    )
+    .await?;
+    let mut components = stage.stored("bare").await?.spec.components;
+    components[0].topology_constraint = Some(serde_json::from_value(json!({"packDomain": "rack"}))?);
+    let message = format!("spec.components[0].topologyConstraint: Forbidden: {TOPOLOGY}");
+    forbidden("bare", json!({"spec": {"components": components}}), &message).await?;
+
+    // The topology goes, by an admin who insists.
+    topologies.delete("passing", &DeleteParams::default()).await?;
+    let lifted = Patch::Merge(json!({"metadata": {"finalizers": null}}));
+    topologies.patch("passing", &PatchParams::default(), &lifted).await?;
+    eventually("the topology to be gone", LIMIT, async || -> Result<()> {
+        ensure!(topologies.get_opt("passing").await?.is_none(), "it is there");
+        Ok(())
+    })
+    .await?;
+    stage.says("a", "TopologyConstraintsEnforced", "False").await?;
+    edit(&stage, "a", json!({"metadata": {"labels": {"team": "chat"}}}))
+        .await
+        .context("a label")?;
+    let mut components = stage.stored("a").await?.spec.components;
+    components[0].replicas = 2;
+    edit(&stage, "a", json!({"spec": {"components": components}}))
+        .await
+        .context("a number of replicas")?;
+    Ok(())
+}
