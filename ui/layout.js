@@ -23,7 +23,7 @@ const HOST_LABEL_HEIGHT_MIN = 13;
 export function layout(root, area) {
   const boxes = [];
   if (root.children.length > 0) grid(root.children, area, boxes);
-  else boxes.push(leaf(root, area, 0));
+  else if (root.hosts.length > 0) boxes.push(leaf(root, area, 0));
   return boxes;
 }
 

@@ -122,19 +122,15 @@ async function loadPods() {
 follow({
   map(whole) {
     world.load(whole);
-    if (!world.topologies.some((topology) => topology.name === state.topology)) {
-      state.topology = world.topologies[0]?.name ?? "";
-    }
-    root = world.tree(state.topology);
+    useTopology(state.topology);
     resolveWanted();
-    fillTopologies();
     draw();
   },
   change(change) {
     const touched = world.apply(change);
-    root = world.tree(state.topology);
+    if (change.topologies) useTopology(state.topology);
+    else root = world.tree(state.topology);
     for (const { before, after } of touched) tell(before, after);
-    if (change.topologies) fillTopologies();
     const { selection } = state;
     if (selection?.kind === "gang" && touched.some(({ after }) => after?.number === selection.number)) refreshPods();
     draw();
@@ -260,6 +256,14 @@ function labelOf(element) {
   return element.dataset?.gang ?? element.textContent;
 }
 
+/** Looks at the cluster by this topology, or by the first where there is none of that name. */
+function useTopology(name) {
+  const isKnown = world.topologies.some((topology) => topology.name === name);
+  state.topology = isKnown ? name : (world.topologies[0]?.name ?? "");
+  root = world.tree(state.topology);
+  fillTopologies();
+}
+
 function fillTopologies() {
   const options = world.topologies.map((topology) => el("option", { value: topology.name }, topology.name));
   const select = /** @type {HTMLSelectElement} */ (get("topology"));
@@ -341,10 +345,8 @@ get("search").addEventListener("keydown", (event) => {
   get("gangs").querySelector("button")?.click();
 });
 get("topology").addEventListener("change", (event) => {
-  state.topology = event.target.value;
+  useTopology(event.target.value);
   state.at = "";
-  root = world.tree(state.topology);
-  fillTopologies();
   writeAddress(true);
   draw();
 });
@@ -366,6 +368,7 @@ for (const [index, tab] of tabs.entries()) {
 }
 addEventListener("popstate", () => {
   readAddress();
+  useTopology(state.topology);
   resolveWanted();
   setColour(state.colour);
 });

@@ -19,7 +19,7 @@ export class Outline {
   constructor(place, on) {
     this.on = on;
     this.body = el("tbody");
-    const head = ["Domain", "GPUs in use", "Free hosts", "Gangs"].map((text) => el("th", { scope: "col" }, text));
+    const head = ["Domain", "GPUs used", "Free hosts", "Gangs"].map((text) => el("th", { scope: "col" }, text));
     this.grid = el(
       "table",
       { role: "treegrid", "aria-label": "Domains and hosts", class: "outline" },
@@ -74,7 +74,8 @@ export class Outline {
         this.#make(`host ${host.name}`, domain.depth + 1, {
           name: `host ${host.name}${state}`,
           use: `${host.used}/${host.gpus}`,
-          free: host.used === 0 ? "free" : "",
+          // A host is no domain of hosts: who is on it takes that place.
+          free: undefined,
           gangs: held.length === 0 ? "none" : names(held, 2),
           expanded: undefined,
           selected: selection?.kind === "host" && selection.name === host.name,
@@ -93,7 +94,11 @@ export class Outline {
     );
     const first = el("td", { role: "gridcell", class: "name" }, twisty, name);
     first.style.setProperty("--depth", String(level));
-    const cells = [use, free, gangs].map((text) => el("td", { role: "gridcell" }, text));
+    const cells = [
+      el("td", { role: "gridcell" }, use),
+      free !== undefined && el("td", { role: "gridcell" }, free),
+      el("td", { role: "gridcell", colspan: free === undefined ? "2" : null }, gangs),
+    ];
     const row = el(
       "tr",
       {

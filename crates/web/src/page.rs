@@ -85,7 +85,7 @@ impl Page {
     }
 
     /// Waits until everything has been seen once.
-    pub async fn ready(&self) {
+    async fn ready(&self) {
         // The sender is ours.
         let _ = self.synced.subscribe().wait_for(|is_synced| *is_synced).await;
     }
