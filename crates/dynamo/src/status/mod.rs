@@ -2,7 +2,7 @@
 //!
 //! Pure: what is told is a function of the objects that were seen and of the status before, which alone knows since when
 //! something is so. Whether pods are close enough is not judged here: the framework says whether it can keep what was asked,
-//! and [`topology`] puts that into Dynamo's words.
+//! and `topology` puts that into Dynamo's words.
 
 mod components;
 mod topology;

@@ -4,7 +4,7 @@
 //! never looks at a topology: constraints cannot change, and a graph whose topology is gone can still be scaled, labelled
 //! and deleted. A change of metadata alone is always admitted, so graphs from before an upgrade stay as they are.
 //!
-//! What Grove does not do is refused by name ([`scope`]); nothing that a user writes is ignored.
+//! What Grove does not do is refused by name (`scope`); nothing that a user writes is ignored.
 
 mod graph;
 mod scope;
