@@ -27,7 +27,7 @@ pub use upkeep::{Turn, Upkeep};
 const TIMEOUT_SECONDS: i32 = 10;
 
 /// How the API server reaches the webhook server.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Endpoint {
     /// Inside the cluster.
     Service { namespace: String, name: String, port: u16 },

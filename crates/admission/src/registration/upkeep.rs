@@ -1,6 +1,7 @@
 //! Keeps the webhook configurations as they should be: written at the start, when the authorities change, and when
 //! somebody else changed or removed one.
 
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::time::Duration;
 
 use futures::StreamExt as _;
@@ -27,8 +28,10 @@ const RETRY_MAX: Duration = Duration::from_secs(30);
 
 const CONTESTED: &str = "another operator has registered its webhooks in place of ours; end one of the two, or enable \
                          leaderElection in both";
-/// How long a registration that another replica has overwritten waits before it is written again.
+/// How long a registration that another replica has overwritten waits before it is written again, at least.
 const CONTEST_WAIT: Duration = Duration::from_secs(30);
+/// And this much longer at most: two that wait equally long would write at the same moment ever after.
+const CONTEST_SPREAD_MS: u64 = 5_000;
 
 /// When a replica registers. Replicas behind one Service all say the same, so each may at once; an address is of one
 /// replica only, and two that register theirs would overwrite each other for ever.
@@ -130,7 +133,7 @@ impl Upkeep {
                 Seen::Contested(_) if due.is_some() => {}
                 Seen::Contested(url) => {
                     tracing::error!(url, "{CONTESTED}");
-                    due = Some(Instant::now() + CONTEST_WAIT);
+                    due = Some(Instant::now() + contest_wait(&self.endpoint));
                 }
             }
         }
@@ -152,6 +155,13 @@ impl Upkeep {
         }
         Ok(())
     }
+}
+
+/// Every address has a wait of its own, the same at every start.
+fn contest_wait(endpoint: &Endpoint) -> Duration {
+    let mut hasher = DefaultHasher::new();
+    endpoint.hash(&mut hasher);
+    CONTEST_WAIT + Duration::from_millis(hasher.finish() % CONTEST_SPREAD_MS)
 }
 
 /// Tells whom the API server trusts now, if that is news.
