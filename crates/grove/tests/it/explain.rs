@@ -143,7 +143,7 @@ async fn gangs_that_run_tell_where_and_gangs_that_wait_tell_why() {
         line("giant").contains("0/40") && line("giant").ends_with(" TooLarge"),
         "{text}"
     );
-    assert!(line("disaggregated").contains(" Running"), "{text}");
+    assert!(line("llama-disagg").contains(" Running"), "{text}");
     assert!(text.ends_with("next: grove explain pcs giant -n default\n"), "{text}");
     let unknown = grove(&kubeconfig, &["status", "gian"]).await;
     let said = String::from_utf8(unknown.stderr).unwrap();
