@@ -11,7 +11,7 @@ use kube::ResourceExt;
 use kube::api::{ListParams, WatchEvent, WatchParams};
 use tokio::task::JoinHandle;
 
-use crate::support::{Place, is_ready};
+use crate::support::{Place, images, is_ready};
 
 /// The API server ends a watch after this many seconds; no test takes as long.
 const WATCH_SECS: u32 = 290;
@@ -79,6 +79,13 @@ impl Scene {
     /// How many pods of cliques whose name begins so are ready.
     pub(crate) fn ready(&self, prefix: &str) -> usize {
         self.of(prefix).filter(|pod| is_ready(pod)).count()
+    }
+
+    /// How many of them run an image and are not told to go.
+    pub(crate) fn with_image(&self, prefix: &str, image: &str) -> usize {
+        let image = |pod: &&Pod| images(std::slice::from_ref(*pod)).contains(image);
+        let live = self.of(prefix).filter(|pod| pod.metadata.deletion_timestamp.is_none());
+        live.filter(image).count()
     }
 
     pub(crate) fn uids(&self, prefix: &str) -> BTreeSet<String> {
