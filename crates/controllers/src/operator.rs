@@ -10,10 +10,10 @@ use grove_api::{
     ClusterTopology, ClusterTopologyBinding, ComputeDomain, PodClique, PodCliqueScalingGroup, PodCliqueSet, PodGang,
     TopologyDomain, labels,
 };
-use grove_runtime::{Arrival, Change, Feed, Notice, Outcome, Unreadable};
+use grove_runtime::{Arrival, Change, Feed, Notice, Outcome, Unreadable, all_synced};
 use k8s_openapi::api::apps::v1::ControllerRevision;
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
-use k8s_openapi::api::core::v1::{ObjectReference, Service};
+use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use k8s_openapi::api::resource::v1::ResourceClaim;
 use kube::Client;
@@ -85,13 +85,9 @@ impl Operator {
         }
     }
 
-    /// Looks at what has changed, once everything has been seen: half a view would look like things that are missing.
+    /// Looks at what has changed, once everything has been seen.
     async fn work(&self, synced: Vec<watch::Receiver<bool>>, stop: &CancellationToken) {
-        let all_synced = join_all(synced.into_iter().map(|mut synced| async move {
-            // An error means that the watch has ended, and then so does everything.
-            let _ = synced.wait_for(|synced| *synced).await;
-        }));
-        if stop.run_until_cancelled(all_synced).await.is_none() {
+        if stop.run_until_cancelled(all_synced(synced)).await.is_none() {
             return;
         }
         let workers = self.shell.settings.workers;
@@ -233,29 +229,10 @@ fn feed<V: Affects>(shell: &Shell, config: watcher::Config) -> Feed<<V::Watched 
 /// Tells of an object that cannot be read, on that object: nobody else would know why nothing happens.
 fn report(shell: &Shell, unreadable: &Unreadable) {
     let Unreadable {
-        api_version,
-        kind,
-        key,
-        uid,
-        reason,
+        kind, key, uid, reason, ..
     } = unreadable;
     tracing::error!(%key, uid, reason, "{kind} cannot be read and is left alone; correct it");
-    let about = ObjectReference {
-        api_version: Some(api_version.clone()),
-        kind: Some(kind.clone()),
-        namespace: Some(key.namespace.clone()),
-        name: Some(key.name.clone()),
-        uid: Some(uid.clone()),
-        ..ObjectReference::default()
-    };
-    shell.tell([Notice {
-        about,
-        is_warning: true,
-        reason: "Unreadable".to_owned(),
-        action: "Read",
-        note: format!("{kind} {key} cannot be read and is left alone; correct it: {reason}"),
-        occasion: None,
-    }]);
+    shell.tell([Notice::unreadable(unreadable)]);
 }
 
 async fn look(shell: &Shell, key: Key) -> Outcome {

@@ -3,13 +3,12 @@
 //! Nothing is sent twice by itself: a request whose answer was lost may have been carried out, so the next look decides
 //! with what is seen then. Names are computed, so a create that is repeated finds its own object.
 
-use std::fmt::Write as _;
 use std::future::Future;
-use std::time::Duration;
 
 use futures::stream::{self, StreamExt};
 use grove_runtime::{Notice, ObjectKey, Outcome, Stamp};
-use grove_workload::diff::{self, Content};
+pub(crate) use grove_runtime::{WriteError, outcome};
+use grove_workload::diff::{self, Content, holder};
 use grove_workload::names::is_owned_by;
 use grove_workload::status::Failure;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams, Preconditions};
@@ -29,49 +28,8 @@ use crate::shell::Shell;
 pub(crate) const FIELD_MANAGER: &str = "grove-operator";
 /// The most writes that one look has under way at once.
 const PARALLEL_MAX: usize = 32;
-/// How long a look waits for what somebody else wrote.
-const OUTDATED_WAIT: Duration = Duration::from_millis(100);
 /// The most errors of one kind that are told: the first ones tell what is wrong.
 const FAILURES_SHOWN_MAX: usize = 3;
-
-/// Why a write was not made, or is not known to have been.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum WriteError {
-    /// Somebody else wrote in between. What they wrote will be seen, and looked at.
-    #[error("{0} was changed by somebody else meanwhile")]
-    Outdated(ObjectKey),
-    /// The name belongs to an object of somebody else.
-    #[error("{kind} {key} already exists and belongs to {holder}; rename or delete it")]
-    Taken {
-        kind: String,
-        key: ObjectKey,
-        holder: String,
-    },
-    /// The API server will not have it, however often it is asked.
-    #[error("{0}")]
-    Refused(String),
-    /// Not carried out, or not known to be.
-    #[error("{0}")]
-    Failed(String),
-}
-
-impl WriteError {
-    pub(crate) fn new(key: &ObjectKey, error: kube::Error) -> Self {
-        match error {
-            kube::Error::Api(status) if status.code == 422 => {
-                let causes = status.details.iter().flat_map(|details| &details.causes);
-                let mut message = status.message.clone();
-                for cause in causes.filter(|cause| !status.message.contains(&cause.field)) {
-                    let _ = write!(message, "; {}: {}", cause.field, cause.message);
-                }
-                Self::Refused(message)
-            }
-            kube::Error::Api(status) if status.code == 409 => Self::Outdated(key.clone()),
-            kube::Error::Api(status) => Self::Failed(format!("{key}: {}", status.message)),
-            error => Self::Failed(format!("{key}: {error}")),
-        }
-    }
-}
 
 /// The status of a kind.
 pub(crate) type StatusOf<V> = <<V as Kind>::Object as HasStatus>::Status;
@@ -413,21 +371,6 @@ pub(crate) fn failures(code: &str, errors: &[WriteError]) -> Vec<Failure> {
     texts.into_iter().map(failure).collect()
 }
 
-/// How a look ended in which these writes failed.
-pub(crate) fn outcome(errors: &[WriteError]) -> Outcome {
-    let ends = errors.iter().map(|error| match error {
-        WriteError::Refused(_) => Outcome::Settled,
-        // What somebody else wrote is seen soon; should it not be, this look comes first.
-        WriteError::Outdated(_) => Outcome::LookAgain(OUTDATED_WAIT),
-        WriteError::Taken { .. } | WriteError::Failed(_) => Outcome::Failed(error.to_string()),
-    });
-    // The first failure tells what is wrong; the others are in the status.
-    ends.fold(Outcome::Settled, |worst, end| match worst {
-        Outcome::Failed(_) => worst,
-        _ => worst.and(end),
-    })
-}
-
 /// How objects are written whole.
 pub(crate) fn creation() -> PostParams {
     PostParams {
@@ -442,11 +385,4 @@ pub(crate) fn patching() -> PatchParams {
         field_manager: Some(FIELD_MANAGER.to_owned()),
         ..PatchParams::default()
     }
-}
-
-fn holder<K: Resource>(object: &K) -> String {
-    let owners = object.owner_references().iter();
-    let mut controllers = owners.filter(|owner| owner.controller == Some(true));
-    let controller = controllers.next().map(|owner| format!("{} {}", owner.kind, owner.name));
-    controller.unwrap_or_else(|| "nobody".to_owned())
 }

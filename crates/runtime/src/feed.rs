@@ -30,6 +30,14 @@ pub struct Unreadable {
     pub reason: String,
 }
 
+/// Waits until everything that is watched has been seen once: half a view would look like things that are missing.
+pub async fn all_synced(synced: Vec<watch::Receiver<bool>>) {
+    for mut synced in synced {
+        // An error means that the watch has ended, and then so does everything.
+        let _ = synced.wait_for(|synced| *synced).await;
+    }
+}
+
 /// What a watch brings: an object, or the reason why it cannot be read.
 pub trait Arrival: Resource {
     type Object;

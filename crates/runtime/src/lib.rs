@@ -17,11 +17,13 @@ mod key;
 mod notice;
 mod queue;
 mod store;
+mod write;
 
 pub use agenda::Agenda;
 pub use backoff::Backoff;
-pub use feed::{Arrival, Feed, Trusted, Unreadable};
+pub use feed::{Arrival, Feed, Trusted, Unreadable, all_synced};
 pub use key::ObjectKey;
 pub use notice::{Notice, publish};
 pub use queue::{Outcome, Queue};
 pub use store::{Change, Shelf, Stamp, Store};
+pub use write::{WriteError, outcome};

@@ -14,6 +14,8 @@ use kube::core::ObjectMeta;
 use kube::{Client, Resource};
 use tokio::sync::mpsc::UnboundedReceiver;
 
+use crate::Unreadable;
+
 /// The longest text that the API server takes.
 const NOTE_MAX: usize = 1024;
 
@@ -46,6 +48,32 @@ impl Notice {
             action,
             note,
             occasion: Some(now),
+        }
+    }
+
+    /// That an object cannot be read, told on that object: nobody else would know why nothing happens.
+    pub fn unreadable(unreadable: &Unreadable) -> Self {
+        let Unreadable {
+            api_version,
+            kind,
+            key,
+            uid,
+            reason,
+        } = unreadable;
+        Self {
+            about: ObjectReference {
+                api_version: Some(api_version.clone()),
+                kind: Some(kind.clone()),
+                namespace: Some(key.namespace.clone()),
+                name: Some(key.name.clone()),
+                uid: Some(uid.clone()),
+                ..ObjectReference::default()
+            },
+            is_warning: true,
+            reason: "Unreadable".to_owned(),
+            action: "Read",
+            note: format!("{kind} {key} cannot be read and is left alone; correct it: {reason}"),
+            occasion: None,
         }
     }
 

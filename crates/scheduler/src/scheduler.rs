@@ -12,7 +12,7 @@ use std::time::Duration;
 use futures::future::join_all;
 use grove_api::{ClusterTopology, ClusterTopologyBinding, PodGang, TopologyDomain};
 use grove_kubeplace::NodeResourceTopology;
-use grove_runtime::{Change, Feed, Notice, Store, Unreadable};
+use grove_runtime::{Change, Feed, Notice, Store, Unreadable, all_synced};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim, Pod};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
@@ -127,11 +127,7 @@ impl Scheduler {
         synced: Vec<watch::Receiver<bool>>,
         stop: &CancellationToken,
     ) {
-        let all_synced = join_all(synced.into_iter().map(|mut synced| async move {
-            // An error means that the watch has ended, and then so does everything.
-            let _ = synced.wait_for(|synced| *synced).await;
-        }));
-        if stop.run_until_cancelled(all_synced).await.is_none() {
+        if stop.run_until_cancelled(all_synced(synced)).await.is_none() {
             return;
         }
         let mut core = Core::new(self.settings.policy.clone());

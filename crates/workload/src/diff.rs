@@ -93,7 +93,8 @@ fn without_version<K: Resource>(mut object: K) -> K {
     object
 }
 
-fn holder<K: Resource>(object: &K) -> String {
+/// Whose an object is, for people.
+pub fn holder<K: Resource>(object: &K) -> String {
     let owners = object.owner_references().iter();
     let mut controller = owners
         .filter(|owner| owner.controller == Some(true))

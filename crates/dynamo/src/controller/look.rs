@@ -4,14 +4,14 @@
 use std::sync::Arc;
 
 use grove_api::{DynamoGraphDeployment, PodClique, PodCliqueScalingGroup, PodCliqueSet};
-use grove_runtime::{ObjectKey, Outcome};
+use grove_runtime::{ObjectKey, Outcome, WriteError, outcome};
 use grove_workload::diff::Change;
 use grove_workload::meta::uid;
 use grove_workload::names::is_owned_by;
 use kube::{Resource, ResourceExt};
 
 use super::Shell;
-use super::write::{WriteError, outcome};
+use super::write::is_for_people;
 use crate::status::{self, Seen, child_name};
 use crate::translate::{Translation, keep_replicas, stamp, translate};
 
@@ -40,7 +40,7 @@ async fn bring_in_order(shell: &Shell, graph: &Arc<DynamoGraphDeployment>, made:
     errors.extend(shell.carry_out(graph, made.services).await);
     let told: Vec<String> = errors
         .iter()
-        .filter(|error| error.is_for_people())
+        .filter(|error| is_for_people(error))
         .map(ToString::to_string)
         .collect();
     let failure = (!told.is_empty()).then(|| told.join("; "));

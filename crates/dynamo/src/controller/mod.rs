@@ -18,9 +18,9 @@ use std::sync::Arc;
 
 use futures::future::join_all;
 use grove_api::{DynamoGraphDeployment, PodClique, PodCliqueScalingGroup, PodCliqueSet};
-use grove_runtime::{Change, Feed, Notice, ObjectKey, Queue, Unreadable};
+use grove_runtime::{Change, Feed, Notice, ObjectKey, Queue, Unreadable, all_synced};
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{ObjectReference, Service, ServiceAccount};
+use k8s_openapi::api::core::v1::{Service, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use kube::Client;
 use kube::api::Api;
@@ -84,31 +84,12 @@ impl Shell {
         }
     }
 
-    /// Tells of an object that cannot be read, on that object: nobody else would know why nothing happens.
-    fn report(&self, unreadable: Unreadable) {
+    fn report(&self, unreadable: &Unreadable) {
         let Unreadable {
-            api_version,
-            kind,
-            key,
-            uid,
-            reason,
+            kind, key, uid, reason, ..
         } = unreadable;
         tracing::error!(%key, uid, reason, "{kind} cannot be read and is left alone; correct it");
-        self.tell([Notice {
-            about: ObjectReference {
-                api_version: Some(api_version),
-                kind: Some(kind.clone()),
-                namespace: Some(key.namespace.clone()),
-                name: Some(key.name.clone()),
-                uid: Some(uid),
-                ..ObjectReference::default()
-            },
-            is_warning: true,
-            reason: "Unreadable".to_owned(),
-            action: "Read",
-            note: format!("{kind} {key} cannot be read and is left alone; correct it: {reason}"),
-            occasion: None,
-        }]);
+        self.tell([Notice::unreadable(unreadable)]);
     }
 }
 
@@ -165,13 +146,9 @@ impl Controller {
         }
     }
 
-    /// Looks at graphs that changed, once everything has been seen: half a view would look like things that are missing.
+    /// Looks at graphs that changed, once everything has been seen.
     async fn work(&self, synced: Vec<watch::Receiver<bool>>, stop: &CancellationToken) {
-        let all_synced = join_all(synced.into_iter().map(|mut synced| async move {
-            // An error means that the watch has ended, and then so does everything.
-            let _ = synced.wait_for(|synced| *synced).await;
-        }));
-        if stop.run_until_cancelled(all_synced).await.is_none() {
+        if stop.run_until_cancelled(all_synced(synced)).await.is_none() {
             return;
         }
         let look = |graph: ObjectKey| {
@@ -200,7 +177,7 @@ impl Controller {
             feed.run(
                 &sender,
                 |change: &Change<K>| shell.seen(change),
-                |unreadable| shell.report(unreadable),
+                |unreadable| shell.report(&unreadable),
             )
             .await;
         })

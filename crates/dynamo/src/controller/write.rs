@@ -1,71 +1,26 @@
 //! Every request that changes something. Objects are applied: several write to them, and each keeps to its own fields.
 //!
-//! What is there under a name that is not the graph's is never touched. Nothing is sent again by itself: a request whose
+//! What is there under a name that is not the graph's is never touched: an object that is changed is named by its UID too,
+//! and one that is made takes no field from anybody who was quicker. Nothing is sent again by itself: a request whose
 //! answer was lost may have been carried out, so the next look decides with what is seen then.
-
-use std::time::Duration;
 
 use grove_api::dynamo::words;
 use grove_api::{DynamoGraphDeployment, DynamoGraphDeploymentStatus};
-use grove_runtime::{ObjectKey, Outcome, Stamp};
-use grove_workload::diff::{self, Change, Content};
+use grove_runtime::{ObjectKey, Stamp, WriteError};
+use grove_workload::diff::{self, Change, Content, holder};
 use grove_workload::meta::uid;
 use grove_workload::names::is_owned_by;
+use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, Preconditions};
-use kube::{Resource, ResourceExt};
 use serde_json::{Value, json};
 
 use super::kinds::{Kept, read};
 use super::{FIELD_MANAGER, Shell};
 use crate::translate::hash;
 
-/// How long a look waits for what somebody else wrote.
-const OUTDATED_WAIT: Duration = Duration::from_millis(100);
-
-/// Why a write was not made, or is not known to have been.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum WriteError {
-    #[error("{0} was changed by somebody else meanwhile")]
-    Outdated(ObjectKey),
-    #[error("{kind} {key} already exists and belongs to {holder}; rename or delete it")]
-    Taken {
-        kind: String,
-        key: ObjectKey,
-        holder: String,
-    },
-    #[error("{0}")]
-    Refused(String),
-    #[error("{0}")]
-    Failed(String),
-}
-
-impl WriteError {
-    fn new(key: &ObjectKey, error: kube::Error) -> Self {
-        match error {
-            kube::Error::Api(status) if status.code == 422 => Self::Refused(status.message.clone()),
-            kube::Error::Api(status) if status.code == 409 => Self::Outdated(key.clone()),
-            kube::Error::Api(status) => Self::Failed(format!("{key}: {}", status.message)),
-            error => Self::Failed(format!("{key}: {error}")),
-        }
-    }
-
-    /// Whether it stays until somebody does something about it.
-    pub(super) fn is_for_people(&self) -> bool {
-        matches!(self, Self::Taken { .. } | Self::Refused(_))
-    }
-}
-
-/// How a look ended in which these writes failed.
-pub(super) fn outcome(errors: &[WriteError]) -> Outcome {
-    let ends = errors.iter().map(|error| match error {
-        WriteError::Refused(_) => Outcome::Settled,
-        WriteError::Outdated(_) => Outcome::LookAgain(OUTDATED_WAIT),
-        WriteError::Taken { .. } | WriteError::Failed(_) => Outcome::Failed(error.to_string()),
-    });
-    ends.fold(Outcome::Settled, |worst, end| match worst {
-        Outcome::Failed(_) => worst,
-        _ => worst.and(end),
-    })
+/// Whether it stays until somebody does something about it.
+pub(super) fn is_for_people(error: &WriteError) -> bool {
+    matches!(error, WriteError::Taken { .. } | WriteError::Refused(_))
 }
 
 impl Shell {
@@ -105,7 +60,7 @@ impl Shell {
         for change in changes {
             let written = match change {
                 Change::Create(object) => self.create(graph, object).await,
-                Change::Update(object) => self.apply(object).await,
+                Change::Update(object) => self.update(object).await,
                 Change::Delete { name, uid } => self.delete::<K>(&ObjectKey::new(&*namespace, name), &uid).await,
                 Change::Conflict { name, holder } => Err(WriteError::Taken {
                     kind: K::kind(&()).into_owned(),
@@ -122,11 +77,11 @@ impl Shell {
     async fn create<K: Kept>(&self, graph: &DynamoGraphDeployment, object: K) -> Result<(), WriteError> {
         let key = ObjectKey::of(object.meta());
         match self.api::<K>(&key.namespace).get(&key.name).await {
-            Err(kube::Error::Api(status)) if status.code == 404 => self.apply(object).await,
+            Err(kube::Error::Api(status)) if status.code == 404 => self.apply(object, None).await,
             Err(error) => Err(WriteError::new(&key, error)),
             // One that is on its way out frees the name soon, whosever it is.
             Ok(found) if found.meta().deletion_timestamp.is_some() => Err(WriteError::Outdated(key)),
-            Ok(found) if is_owned_by(found.meta(), uid(graph)) => self.apply(object).await,
+            Ok(found) if is_owned_by(found.meta(), uid(graph)) => self.apply(object, Some(uid(&found))).await,
             Ok(found) => Err(WriteError::Taken {
                 kind: K::kind(&()).into_owned(),
                 holder: holder(&found),
@@ -135,19 +90,36 @@ impl Shell {
         }
     }
 
-    async fn apply<K: Kept>(&self, mut object: K) -> Result<(), WriteError> {
+    /// Makes the object that was seen be this one.
+    async fn update<K: Kept>(&self, object: K) -> Result<(), WriteError> {
+        let key = ObjectKey::of(object.meta());
+        match K::store(&self.view).get(&key) {
+            Some(seen) => self.apply(object, Some(uid(&*seen))).await,
+            None => Err(WriteError::Outdated(key)),
+        }
+    }
+
+    /// Applies to the object with this UID; without one, makes an object.
+    async fn apply<K: Kept>(&self, mut object: K, stored: Option<&str>) -> Result<(), WriteError> {
         let key = ObjectKey::of(object.meta());
         object.meta_mut().resource_version = None;
+        object.meta_mut().uid = stored.map(str::to_owned);
         let mut patch = serde_json::to_value(&object).map_err(|error| WriteError::Failed(format!("{key}: {error}")))?;
         patch["apiVersion"] = json!(K::api_version(&()));
         patch["kind"] = json!(K::kind(&()));
-        let params = PatchParams::apply(FIELD_MANAGER).force();
-        let answer = self
-            .api::<K>(&key.namespace)
-            .patch(&key.name, &params, &Patch::Apply(patch))
-            .await;
-        self.answered(answer.map_err(|error| WriteError::new(&key, error))?);
-        Ok(())
+        let params = PatchParams {
+            force: stored.is_some(),
+            ..PatchParams::apply(FIELD_MANAGER)
+        };
+        let api = self.api::<K>(&key.namespace);
+        match api.patch(&key.name, &params, &Patch::Apply(patch)).await {
+            Ok(answer) => {
+                self.answered(answer);
+                Ok(())
+            }
+            Err(error) if is_another(&error) => Err(WriteError::Outdated(key)),
+            Err(error) => Err(WriteError::new(&key, error)),
+        }
     }
 
     /// Takes an object as the API server answered a write.
@@ -227,12 +199,11 @@ impl Shell {
     }
 }
 
-fn holder<K: Resource>(object: &K) -> String {
-    let mut owners = object
-        .owner_references()
-        .iter()
-        .filter(|owner| owner.controller == Some(true));
-    owners
-        .next()
-        .map_or_else(|| "nobody".to_owned(), |owner| format!("{} {}", owner.kind, owner.name))
+/// Whether the API server refused because the name is another object's by now.
+fn is_another(error: &kube::Error) -> bool {
+    let kube::Error::Api(status) = error else {
+        return false;
+    };
+    let mut causes = status.details.iter().flat_map(|details| &details.causes);
+    status.code == 422 && causes.any(|cause| cause.field == "metadata.uid")
 }
