@@ -71,6 +71,16 @@ impl Cluster {
         })
     }
 
+    /// For a command that asks and ends. The first answer is the one that may take too long; after it the cluster is known
+    /// to be there.
+    pub(crate) async fn reach(kubeconfig: Option<&Path>) -> Result<Self, Failure> {
+        // The only provider in the binary; it can be installed already when commands share a process.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let cluster = Self::connect(kubeconfig, &ClientConnection::default()).await?;
+        cluster.own_user().await?;
+        Ok(cluster)
+    }
+
     /// Asks the API server who we are: the first contact, and the name that our webhooks let pass.
     pub(crate) async fn own_user(&self) -> Result<String, Failure> {
         let reviews = Api::<SelfSubjectReview>::all(self.client.clone());

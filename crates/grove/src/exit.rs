@@ -50,6 +50,18 @@ pub(crate) fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
     tokio::runtime::Runtime::new().context("cannot start the runtime; check the limits on threads and files")
 }
 
+/// Runs a command to its end; a failure is told on one line.
+pub(crate) fn answer(command: impl Future<Output = Result<ExitCode, Failure>>) -> ExitCode {
+    let runtime = match runtime() {
+        Ok(runtime) => runtime,
+        Err(error) => return usage(Err(error)),
+    };
+    runtime.block_on(command).unwrap_or_else(|failure| {
+        eprintln!("{failure}");
+        failure.exit_code()
+    })
+}
+
 /// The exit code of a command whose failures are all mistakes of its caller; they are told on one line.
 pub(crate) fn usage(outcome: anyhow::Result<()>) -> ExitCode {
     match outcome {

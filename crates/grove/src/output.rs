@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 
+use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::exit::{Failure, one_line};
@@ -11,6 +12,27 @@ pub(crate) enum Format {
     Table,
     Json,
     Yaml,
+}
+
+/// What a command that asks a cluster answers programs with.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Answer<T> {
+    api_version: &'static str,
+    kind: &'static str,
+    pub(crate) generated_at: Timestamp,
+    pub(crate) items: Vec<T>,
+}
+
+impl<T> Answer<T> {
+    pub(crate) fn new(kind: &'static str, generated_at: Timestamp, items: Vec<T>) -> Self {
+        Self {
+            api_version: "cli.grove.io/v1",
+            kind,
+            generated_at,
+            items,
+        }
+    }
 }
 
 /// Prints `value` for programs, or what `table` makes of it.

@@ -9,7 +9,6 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use futures::{StreamExt as _, TryStreamExt as _, stream};
-use grove_api::config::ClientConnection;
 use grove_api::labels::finalizer;
 use grove_api::{
     ClusterTopology, ComputeDomain, PodClique, PodCliqueScalingGroup, PodCliqueSet, TopologyDomain, rights,
@@ -46,23 +45,11 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> ExitCode {
-    let runtime = match exit::runtime() {
-        Ok(runtime) => runtime,
-        Err(error) => return exit::usage(Err(error)),
-    };
-    match runtime.block_on(clean(args)) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => {
-            eprintln!("{failure}");
-            failure.exit_code()
-        }
-    }
+    exit::answer(clean(args))
 }
 
-async fn clean(args: &Args) -> Result<(), Failure> {
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    let cluster = Cluster::connect(args.kubeconfig.as_deref(), &ClientConnection::default()).await?;
-    cluster.own_user().await?;
+async fn clean(args: &Args) -> Result<ExitCode, Failure> {
+    let cluster = Cluster::reach(args.kubeconfig.as_deref()).await?;
     let client = &cluster.client;
     let namespace = args.namespace.as_deref().unwrap_or(&cluster.namespace);
     match stop_operator(client, namespace).await? {
@@ -80,7 +67,7 @@ async fn clean(args: &Args) -> Result<(), Failure> {
         lift::<TopologyDomain>(client, finalizer::TOPOLOGY_DOMAIN).await?,
     ];
     println!("finalizers of {} objects lifted", lifted.iter().sum::<usize>());
-    Ok(())
+    Ok(ExitCode::SUCCESS)
 }
 
 fn told(what: &str, error: kube::Error) -> Failure {

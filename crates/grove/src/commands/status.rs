@@ -8,7 +8,6 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use grove_api::conditions::podgang::SCHEDULED;
-use grove_api::config::ClientConnection;
 use grove_api::{PodClique, PodCliqueSet, PodGang, labels};
 use jiff::Timestamp;
 use kube::ResourceExt;
@@ -17,7 +16,7 @@ use serde::Serialize;
 
 use crate::client::{Cluster, no_answer};
 use crate::exit::{self, Failure};
-use crate::output::{self, Format, columns, row};
+use crate::output::{self, Answer, Format, columns, row};
 use crate::words::{age, not_found};
 
 /// So many domains are named; more are counted.
@@ -75,33 +74,12 @@ struct Part {
     wanted: i32,
 }
 
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Answer {
-    api_version: &'static str,
-    kind: &'static str,
-    generated_at: Timestamp,
-    items: Vec<Line>,
-}
-
 pub(crate) fn run(args: &Args) -> ExitCode {
-    let runtime = match exit::runtime() {
-        Ok(runtime) => runtime,
-        Err(error) => return exit::usage(Err(error)),
-    };
-    match runtime.block_on(answer(args, Timestamp::now())) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => {
-            eprintln!("{failure}");
-            failure.exit_code()
-        }
-    }
+    exit::answer(answer(args, Timestamp::now()))
 }
 
-async fn answer(args: &Args, now: Timestamp) -> Result<(), Failure> {
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    let cluster = Cluster::connect(args.kubeconfig.as_deref(), &ClientConnection::default()).await?;
-    cluster.own_user().await?;
+async fn answer(args: &Args, now: Timestamp) -> Result<ExitCode, Failure> {
+    let cluster = Cluster::reach(args.kubeconfig.as_deref()).await?;
     let failed = |error| Failure::NoAnswer(no_answer(&cluster.address, error));
     let mut sets: Vec<PodCliqueSet> = all(&cluster, args).await.map_err(failed)?;
     if let Some(name) = &args.name {
@@ -123,13 +101,9 @@ async fn answer(args: &Args, now: Timestamp) -> Result<(), Failure> {
             cliques.get(&key).unwrap_or(&none.1),
         )
     });
-    let answer = Answer {
-        api_version: "cli.grove.io/v1",
-        kind: "Status",
-        generated_at: now,
-        items: items.collect(),
-    };
-    output::print(args.output, &answer, |answer| table(answer, args.all_namespaces))
+    let answer = Answer::new("Status", now, items.collect());
+    output::print(args.output, &answer, |answer| table(answer, args.all_namespaces))?;
+    Ok(ExitCode::SUCCESS)
 }
 
 async fn all<K>(cluster: &Cluster, args: &Args) -> kube::Result<Vec<K>>
@@ -253,7 +227,7 @@ fn place_words(places: &[Place]) -> String {
     }
 }
 
-fn table(answer: &Answer, shows_namespaces: bool) -> String {
+fn table(answer: &Answer<Line>, shows_namespaces: bool) -> String {
     if answer.items.is_empty() {
         return "no PodCliqueSets here; examples/simple.yaml is a first one".to_owned();
     }
@@ -335,12 +309,7 @@ mod tests {
     }
 
     fn shown(lines: Vec<Line>) -> String {
-        let answer = Answer {
-            api_version: "cli.grove.io/v1",
-            kind: "Status",
-            generated_at: "2026-01-01T00:00:12Z".parse().unwrap(),
-            items: lines,
-        };
+        let answer = Answer::new("Status", "2026-01-01T00:00:12Z".parse().unwrap(), lines);
         table(&answer, false)
     }
 

@@ -16,25 +16,15 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> ExitCode {
-    let runtime = match exit::runtime() {
-        Ok(runtime) => runtime,
-        Err(error) => return exit::usage(Err(error)),
-    };
-    match runtime.block_on(wait(&args.podcliques)) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => {
-            eprintln!("{failure}");
-            failure.exit_code()
-        }
-    }
+    exit::answer(wait(&args.podcliques))
 }
 
-async fn wait(parents: &[Parent]) -> Result<(), Failure> {
+async fn wait(parents: &[Parent]) -> Result<ExitCode, Failure> {
     // The only provider in the binary; it can be installed already when commands share a process.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let cluster = Cluster::connect(None, &ClientConnection::default()).await?;
     tokio::select! {
-        () = wait_for::run(cluster.client, &cluster.namespace, parents, tell) => Ok(()),
+        () = wait_for::run(cluster.client, &cluster.namespace, parents, tell) => Ok(ExitCode::SUCCESS),
         told = exit::told_to_stop() => Err(Failure::NoAnswer(match told {
             Ok(()) => "told to stop before every PodClique was ready".to_owned(),
             Err(error) => format!("cannot listen for signals: {error}"),

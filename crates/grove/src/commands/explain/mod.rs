@@ -9,7 +9,6 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use grove_api::conditions::podgang::SCHEDULED;
-use grove_api::config::ClientConnection;
 use grove_api::podgang::{PendingExplanation, ScopePlacement, Waiting};
 use grove_api::{ClusterTopology, PodCliqueSet, PodGang, labels};
 use grove_topology::Topology;
@@ -20,7 +19,7 @@ use serde::Serialize;
 
 use crate::client::{Cluster, no_answer};
 use crate::exit::{self, Failure};
-use crate::output::{self, Format, columns, row};
+use crate::output::{self, Answer, Format, columns, row};
 use crate::words::{self, age};
 use better::Today;
 
@@ -82,33 +81,12 @@ struct Scope {
     asked: Option<&'static str>,
 }
 
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Answer {
-    api_version: &'static str,
-    kind: &'static str,
-    generated_at: Timestamp,
-    items: Vec<Item>,
-}
-
 pub(crate) fn run(args: &Args) -> ExitCode {
-    let runtime = match exit::runtime() {
-        Ok(runtime) => runtime,
-        Err(error) => return exit::usage(Err(error)),
-    };
-    match runtime.block_on(answer(args, Timestamp::now())) {
-        Ok(code) => code,
-        Err(failure) => {
-            eprintln!("{failure}");
-            failure.exit_code()
-        }
-    }
+    exit::answer(answer(args, Timestamp::now()))
 }
 
 async fn answer(args: &Args, now: Timestamp) -> Result<ExitCode, Failure> {
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    let cluster = Cluster::connect(args.kubeconfig.as_deref(), &ClientConnection::default()).await?;
-    cluster.own_user().await?;
+    let cluster = Cluster::reach(args.kubeconfig.as_deref()).await?;
     let failed = |error| Failure::NoAnswer(no_answer(&cluster.address, error));
     let gangs = gangs(&cluster, args).await?;
     let topologies = topologies(&cluster.client, &gangs).await;
@@ -119,12 +97,7 @@ async fn answer(args: &Args, now: Timestamp) -> Result<ExitCode, Failure> {
             item.today = Some(today.better(gang));
         }
     }
-    let answer = Answer {
-        api_version: "cli.grove.io/v1",
-        kind: "Explanation",
-        generated_at: now,
-        items,
-    };
+    let answer = Answer::new("Explanation", now, items);
     output::print(args.output, &answer, |answer| table(answer, now))?;
     let is_pending = answer.items.iter().any(|item| item.state != RUNNING);
     Ok(if is_pending {
@@ -262,7 +235,7 @@ fn item(gang: &PodGang, topologies: &[Topology]) -> Item {
     }
 }
 
-fn table(answer: &Answer, now: Timestamp) -> String {
+fn table(answer: &Answer<Item>, now: Timestamp) -> String {
     let paragraphs: Vec<String> = answer
         .items
         .iter()
@@ -345,12 +318,7 @@ mod tests {
 
     fn told(status: serde_json::Value) -> String {
         let now: Timestamp = "2026-01-01T00:04:12Z".parse().unwrap();
-        let answer = Answer {
-            api_version: "cli.grove.io/v1",
-            kind: "Explanation",
-            generated_at: now,
-            items: vec![item(&gang(status), &[])],
-        };
+        let answer = Answer::new("Explanation", now, vec![item(&gang(status), &[])]);
         table(&answer, now)
     }
 

@@ -11,8 +11,6 @@ mod usage;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use grove_api::config::ClientConnection;
-
 use crate::client::Cluster;
 use crate::exit::{self, Failure};
 use crate::output::Format;
@@ -63,24 +61,11 @@ enum Command {
 }
 
 pub(crate) fn run(args: &Args) -> ExitCode {
-    let runtime = match exit::runtime() {
-        Ok(runtime) => runtime,
-        Err(error) => return exit::usage(Err(error)),
-    };
-    match runtime.block_on(answer(args)) {
-        Ok(code) => code,
-        Err(failure) => {
-            eprintln!("{failure}");
-            failure.exit_code()
-        }
-    }
+    exit::answer(answer(args))
 }
 
 async fn answer(args: &Args) -> Result<ExitCode, Failure> {
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    let cluster = Cluster::connect(args.kubeconfig.as_deref(), &ClientConnection::default()).await?;
-    // The first answer is the one that may take too long; after it the cluster is known to be there.
-    cluster.own_user().await?;
+    let cluster = Cluster::reach(args.kubeconfig.as_deref()).await?;
     let seen = Seen::read(&cluster, args.topology_domain_name.clone()).await?;
     match &args.command {
         Command::List => list::print(&seen, args.output),
