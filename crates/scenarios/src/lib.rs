@@ -11,6 +11,7 @@
 #![allow(clippy::unwrap_used, reason = "a step that meets the unexpected must fail its test")]
 
 pub mod audit;
+pub mod embedded;
 mod lifecycle;
 mod look;
 mod manifests;

@@ -16,6 +16,7 @@ use kube::{Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
+use crate::embedded::is_ready;
 use crate::manifests::cells;
 use crate::stage::Stage;
 
@@ -47,12 +48,6 @@ pub fn node_labels(object: &DynamicObject) -> Option<Vec<String>> {
         .iter()
         .map(|level| Some(level["nodeLabel"].as_str()?.to_owned()))
         .collect()
-}
-
-fn is_ready(pod: &Pod) -> bool {
-    let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
-    let mut ready = conditions.filter(|condition| condition.type_ == "Ready");
-    pod.metadata.deletion_timestamp.is_none() && ready.any(|condition| condition.status == "True")
 }
 
 /// What scenarios do on a [`Stage`].

@@ -1,28 +1,16 @@
 //! A namespace on a control plane that serves Grove's kinds, and what tests do in it.
 
-use std::fmt::Debug;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use grove_api::{PodCliqueSet, rights};
 use grove_e2e::{ControlPlane, Identity, eventually};
-use k8s_openapi::NamespaceResourceScope;
-use k8s_openapi::api::core::v1::Pod;
+pub(crate) use grove_scenarios::embedded::{Kind, is_ready};
+use kube::Client;
 use kube::api::{Api, DeleteParams, ListParams, PostParams};
-use kube::{Client, Resource};
-use serde::de::DeserializeOwned;
 
 /// Ten times what a test takes on an idle machine.
 pub(crate) const LIMIT: Duration = Duration::from_secs(120);
-
-/// A kind that tests read and write.
-pub(crate) trait Kind:
-    Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + DeserializeOwned + Debug
-{
-}
-
-impl<K> Kind for K where K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + DeserializeOwned + Debug
-{}
 
 /// A namespace, seen with the rights of an administrator.
 pub(crate) struct Space {
@@ -66,12 +54,6 @@ impl Space {
         .await?;
         Ok(())
     }
-}
-
-pub(crate) fn is_ready(pod: &Pod) -> bool {
-    let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
-    let mut ready = conditions.filter(|condition| condition.type_ == "Ready");
-    pod.metadata.deletion_timestamp.is_none() && ready.any(|condition| condition.status == "True")
 }
 
 /// Gives the operator's account the rights that the chart gives it, and no others.

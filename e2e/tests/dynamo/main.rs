@@ -5,6 +5,8 @@
 //! each has a namespace of its own.
 
 mod examples;
+#[path = "../common/kinds.rs"]
+mod kinds;
 #[path = "../common/record.rs"]
 mod record;
 mod rules;

@@ -7,9 +7,9 @@ use anyhow::{Result, ensure};
 use grove_admission::certificates::{Auto, Lifetimes, server_names};
 use grove_admission::registration::{Endpoint, Turn};
 use grove_admission::{Admission, Policy, Provision};
+use grove_api::DynamoGraphDeployment;
 use grove_api::config::{OperatorConfiguration, SchedulerProfile};
 use grove_api::rights::{self, Home};
-use grove_api::{DynamoGraphDeployment, crds};
 use grove_controllers::{Operator, Settings};
 use grove_dynamo::controller::{self, Controller};
 use grove_dynamo::translate::Surroundings;
@@ -18,7 +18,7 @@ use grove_scenarios::{BLOCK, CAPACITY, RACK, ZONE, configuration, levels};
 use grove_scheduler::Scheduler;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
-use kube::api::{Api, DynamicObject, ListParams, PostParams};
+use kube::api::{Api, DynamicObject, PostParams};
 use kube::config::{Config, Kubeconfig};
 use kube::core::{ApiResource, GroupVersionKind};
 use kube::{Client, Resource};
@@ -30,6 +30,7 @@ use tokio::runtime::Runtime;
 use tokio::sync::{OnceCell, watch};
 use tokio_util::sync::CancellationToken;
 
+use crate::kinds::install_kinds;
 use crate::record::Record;
 
 /// Ten times what a step takes on an idle machine.
@@ -128,19 +129,8 @@ async fn client(plane: &ControlPlane, identity: Identity) -> Result<Client> {
 async fn start(plane: &ControlPlane) -> Result<Record> {
     let admin = plane.client(Identity::Admin).await?;
     plane.create_namespace(HOME.namespace).await?;
-    for definition in crds::all() {
-        Api::all(admin.clone())
-            .create(&PostParams::default(), &definition)
-            .await?;
-    }
+    install_kinds(plane, &[]).await?;
     grant(&admin).await?;
-    eventually("our kinds to be served", LIMIT, async || -> Result<()> {
-        Api::<DynamoGraphDeployment>::all(admin.clone())
-            .list(&ListParams::default())
-            .await?;
-        Ok(())
-    })
-    .await?;
     let text = format!(
         "{}dynamo: {{enabled: true}}\n",
         levels(&["zone", "block", "rack", "host"])

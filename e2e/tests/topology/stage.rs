@@ -1,7 +1,6 @@
 //! A real control plane as a stage: kube-apiserver, garbage collection, kube-scheduler, kwok's kubelets, and operators and
 //! schedulers in this process.
 
-use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,6 +13,7 @@ use grove_api::{ClusterTopology, PodCliqueSet};
 use grove_controllers::{Operator, Settings};
 use grove_e2e::{ControlPlane, Identity, Shared, eventually, node};
 use grove_scenarios::audit::Audit;
+use grove_scenarios::embedded::Running;
 use grove_scenarios::{CAPACITY, Stage, configuration, nodes, set};
 use grove_scheduler::{Policy as PlacingPolicy, Scheduler};
 use jiff::Timestamp;
@@ -27,8 +27,6 @@ use serde::de::DeserializeOwned;
 use serde_json::json;
 use tokio::net::TcpListener;
 use tokio::sync::{OnceCell, watch};
-use tokio::task::JoinHandle;
-use tokio_util::sync::CancellationToken;
 
 use crate::kinds::install_kinds;
 use crate::record::Record;
@@ -47,28 +45,6 @@ static PLANE: Shared = Shared::new(|| {
     ControlPlane::builder().node_objects(nodes).scheduler(true)
 });
 static KINDS: OnceCell<()> = OnceCell::const_new();
-
-/// Something that runs until it is told to end.
-struct Running {
-    stop: CancellationToken,
-    task: JoinHandle<()>,
-}
-
-impl Running {
-    fn start<F>(run: impl FnOnce(CancellationToken) -> F) -> Self
-    where
-        F: Future<Output = ()> + Send + 'static,
-    {
-        let stop = CancellationToken::new();
-        let task = tokio::spawn(run(stop.clone()));
-        Self { stop, task }
-    }
-
-    async fn end(self) -> Result<()> {
-        self.stop.cancel();
-        Ok(self.task.await?)
-    }
-}
 
 pub(crate) struct RealStage {
     admin: Client,
@@ -142,7 +118,7 @@ impl RealStage {
     async fn end(&mut self) -> Result<()> {
         let running = [self.scheduler.take(), self.controllers.take(), self.webhooks.take()];
         for running in running.into_iter().flatten() {
-            running.end().await?;
+            running.end().await;
         }
         Ok(())
     }

@@ -1,13 +1,14 @@
 //! An embedded cluster with Grove's kinds, a running operator and a running scheduler.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use grove_api::config::{self, OperatorConfiguration, Overrides};
-use grove_api::{PodCliqueSet, PodGang, crds, rights};
+use grove_api::{PodCliqueSet, PodGang, rights};
 use grove_controllers::Operator;
 use grove_scenarios::audit::Audit;
+use grove_scenarios::embedded::{comes_to_rest, comes_true, install_kinds};
 use grove_scenarios::rights::{granted, used};
 use grove_scheduler::{Metrics, Policy, Scheduler, Settings};
 use grove_simcluster::{Cluster, NodeSpec, User};
@@ -18,7 +19,6 @@ use kube::api::{Api, ListParams, PostParams};
 use kube::{Client, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 use tokio::task::JoinHandle;
-use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 pub(crate) const OPERATOR: &str = "system:serviceaccount:grove-system:grove-operator";
@@ -116,7 +116,7 @@ impl World {
     async fn furnish(builder: grove_simcluster::Builder, policies: Policies) -> Self {
         let cluster = builder.seed(1).record_history(true).start();
         let client = cluster.client();
-        install(&client).await;
+        install_kinds(&client).await;
         let world = Self {
             cluster,
             client,
@@ -267,27 +267,15 @@ impl World {
 
     /// Waits until nothing is written any more, in virtual time.
     pub(crate) async fn settle(&self) {
-        let begin = Instant::now();
-        loop {
-            let revision = self.cluster.store().revision();
-            tokio::time::sleep(QUIET).await;
-            if self.cluster.store().revision() == revision {
-                return;
-            }
-            assert!(begin.elapsed() < PATIENCE, "does not come to rest within {PATIENCE:?}");
-        }
+        let rests = comes_to_rest(&self.cluster, QUIET, PATIENCE).await;
+        assert!(rests, "does not come to rest within {PATIENCE:?}");
     }
 
-    /// Waits until something holds: asked after every write, never by the clock.
+    /// Waits until something holds, in virtual time.
     pub(crate) async fn eventually(&self, what: &str, holds: impl AsyncFn(&Self) -> bool) {
-        let deadline = Instant::now() + PATIENCE;
-        let mut writes = self.cluster.store().tap();
-        while !holds(self).await {
-            if tokio::time::timeout_at(deadline, writes.recv()).await.is_err() {
-                self.print().await;
-                panic!("not within {PATIENCE:?}: {what}");
-            }
-            while writes.try_recv().is_ok() {}
+        if !comes_true(&self.cluster, PATIENCE, async || holds(self).await).await {
+            self.print().await;
+            panic!("not within {PATIENCE:?}: {what}");
         }
     }
 
@@ -324,21 +312,6 @@ fn configuration(policies: Policies) -> OperatorConfiguration {
     );
     let loaded = config::parse(text.as_bytes(), &Overrides::default());
     loaded.expect("the configuration of a test is valid").configuration
-}
-
-/// Makes Grove's kinds, whose definitions are written once: their schemas take longer than most tests.
-async fn install(client: &Client) {
-    static WRITTEN: OnceLock<Vec<Vec<u8>>> = OnceLock::new();
-    let written = WRITTEN.get_or_init(|| {
-        let all = crds::all().into_iter();
-        all.map(|definition| serde_json::to_vec(&definition).expect("JSON"))
-            .collect()
-    });
-    for definition in written {
-        let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
-        let request = http::Request::post(path).body(definition.clone()).expect("a request");
-        client.request_text(request).await.expect("a definition");
-    }
 }
 
 /// A set with one clique of pods with so many GPUs each, packed at a level.

@@ -6,7 +6,6 @@ use std::ops::Range;
 use grove_api::rights;
 use grove_simcluster::history::{History, Requests, Write, Writes};
 use grove_simcluster::server::Intent;
-use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::events::v1::Event;
 use serde_json::Value;
 
@@ -150,11 +149,4 @@ fn condition<'a>(pod: &'a Value, type_: &str) -> &'a str {
         .next()
         .and_then(|condition| condition["status"].as_str())
         .unwrap_or_default()
-}
-
-/// Whether a pod is ready and stays.
-pub(crate) fn is_ready(pod: &Pod) -> bool {
-    let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
-    let mut ready = conditions.filter(|condition| condition.type_ == "Ready");
-    pod.metadata.deletion_timestamp.is_none() && ready.any(|condition| condition.status == "True")
 }

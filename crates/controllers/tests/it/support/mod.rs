@@ -7,27 +7,24 @@ pub(crate) mod workloads;
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Debug;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use grove_api::config::OperatorConfiguration;
 use grove_api::rights::Home;
 use grove_api::{
-    ClusterTopology, PodClique, PodCliqueScalingGroup, PodCliqueSet, PodCliqueSetStatus, PodCliqueStatus, PodGang, crds,
+    ClusterTopology, PodClique, PodCliqueScalingGroup, PodCliqueSet, PodCliqueSetStatus, PodCliqueStatus, PodGang,
 };
 use grove_controllers::{Operator, Settings, StartError};
 use grove_scenarios::OFF;
+use grove_scenarios::embedded::{comes_to_rest, comes_true, install_kinds};
 use grove_simcluster::{Cluster, FleetOptions, NodeSpec, User};
-use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
-use kube::{Client, Resource, ResourceExt};
-use serde::de::DeserializeOwned;
+use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
-use tokio::time::Instant;
 
-pub(crate) use evidence::is_ready;
+pub(crate) use grove_scenarios::embedded::{Kind, is_ready};
 use placer::Running;
 pub(crate) use placer::{Placer, by_both_profiles};
 use waiter::Waiter;
@@ -46,31 +43,10 @@ const PATIENCE: Duration = Duration::from_secs(6 * 3600);
 /// Virtual time without a write after which nothing more is under way: more than any step of a fake kubelet takes.
 const QUIET: Duration = Duration::from_secs(3);
 
-const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
-
-/// The definitions of Grove's kinds, written once: to compute their schemas takes longer than most tests.
-fn definitions() -> &'static [Vec<u8>] {
-    static WRITTEN: OnceLock<Vec<Vec<u8>>> = OnceLock::new();
-    WRITTEN.get_or_init(|| {
-        let all = crds::all().into_iter();
-        all.map(|definition| serde_json::to_vec(&definition).expect("JSON"))
-            .collect()
-    })
-}
-
 /// Whether tests that choose a part of their cases, or a small size, take all of it.
 pub(crate) fn is_exhaustive() -> bool {
     std::env::var_os("GROVE_EXHAUSTIVE").is_some()
 }
-
-/// A kind that tests read and write.
-pub(crate) trait Kind:
-    Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + DeserializeOwned + Debug
-{
-}
-
-impl<K> Kind for K where K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + DeserializeOwned + Debug
-{}
 
 /// A cluster with an operator, and with somebody who places gangs.
 pub(crate) struct World {
@@ -151,11 +127,7 @@ impl World {
         let cluster = builder.record_history(true).fleet(fleet).start();
         let client = cluster.client();
         waiter.connect(client.clone());
-        for definition in definitions() {
-            let request = http::Request::post(DEFINITIONS).body(definition.clone());
-            let made = client.request_text(request.expect("a request")).await;
-            made.expect("a definition");
-        }
+        install_kinds(&client).await;
         let world = Self {
             cluster: Arc::new(cluster),
             client,
@@ -425,17 +397,9 @@ impl World {
 
     /// Waits until nothing is written any more, in virtual time.
     pub(crate) async fn settle(&self) {
-        let begin = Instant::now();
-        loop {
-            let revision = self.cluster.store().revision();
-            tokio::time::sleep(QUIET).await;
-            if self.cluster.store().revision() == revision {
-                return;
-            }
-            if begin.elapsed() > PATIENCE {
-                self.print().await;
-                panic!("does not come to rest within {PATIENCE:?}");
-            }
+        if !comes_to_rest(&self.cluster, QUIET, PATIENCE).await {
+            self.print().await;
+            panic!("does not come to rest within {PATIENCE:?}");
         }
     }
 
@@ -445,16 +409,11 @@ impl World {
         self.settle().await;
     }
 
-    /// Waits until something holds, in virtual time: asked after every write, never by the clock.
+    /// Waits until something holds, in virtual time.
     pub(crate) async fn eventually(&self, what: &str, holds: impl AsyncFn(&Self) -> bool) {
-        let deadline = Instant::now() + PATIENCE;
-        let mut writes = self.cluster.store().tap();
-        while !holds(self).await {
-            if tokio::time::timeout_at(deadline, writes.recv()).await.is_err() {
-                self.print().await;
-                panic!("not within {PATIENCE:?}: {what}");
-            }
-            while writes.try_recv().is_ok() {}
+        if !comes_true(&self.cluster, PATIENCE, async || holds(self).await).await {
+            self.print().await;
+            panic!("not within {PATIENCE:?}: {what}");
         }
     }
 

@@ -4,13 +4,14 @@
 use std::collections::BTreeSet;
 
 use grove_api::{DynamoGraphDeployment, PodCliqueSet};
+use grove_scenarios::embedded::Kind;
 use grove_simcluster::fault::Moment;
 use k8s_openapi::api::core::v1::{Service, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use kube::ResourceExt;
 use serde_json::json;
 
-use super::world::{CONTROLLER, Kind, World};
+use super::world::{CONTROLLER, World};
 use crate::graphs::with_worker;
 
 const MOMENTS: [Moment; 3] = [Moment::BeforeWrite, Moment::BeforeReply, Moment::AfterReply];

@@ -1,31 +1,25 @@
 //! An embedded cluster with everything that a graph needs: nodes in racks, an operator, a scheduler, and the controller.
 
 use std::collections::BTreeSet;
-use std::fmt::Debug;
-use std::future::Future;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use grove_api::config::SchedulerProfile;
-use grove_api::{DynamoGraphDeployment, DynamoGraphDeploymentStatus, crds, rights};
+use grove_api::{DynamoGraphDeployment, DynamoGraphDeploymentStatus, rights};
 use grove_controllers::{Operator, Settings};
 use grove_dynamo::controller::{self, Controller};
 use grove_dynamo::translate::Surroundings;
 use grove_scenarios::audit::Audit;
+use grove_scenarios::embedded::{Kind, Running, comes_to_rest, comes_true, install_kinds, is_ready};
 use grove_scenarios::{BLOCK, CAPACITY, RACK, ZONE, configuration, levels};
 use grove_scheduler::{Policy, Scheduler};
 use grove_simcluster::{Cluster, NodeSpec, User};
-use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::events::v1::Event;
 use kube::api::{Api, DeleteParams, ListParams, ObjectMeta, Patch, PatchParams, PostParams};
-use kube::{Client, Resource, ResourceExt};
+use kube::{Client, ResourceExt};
 use serde::Serialize;
-use serde::de::DeserializeOwned;
 use serde_json::Value;
-use tokio::task::JoinHandle;
-use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
 
 pub(crate) const NAMESPACE: &str = "default";
 /// The controller's own name here, so that what it asks is told from what the operator asks.
@@ -35,43 +29,6 @@ const OPERATOR: &str = "system:serviceaccount:grove-system:grove-operator";
 const PATIENCE: Duration = Duration::from_secs(3600);
 /// Virtual time without a write after which nothing more is under way.
 const QUIET: Duration = Duration::from_secs(3);
-const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
-
-/// Written once: to compute the schemas takes longer than most tests.
-fn definitions() -> &'static [Vec<u8>] {
-    static WRITTEN: OnceLock<Vec<Vec<u8>>> = OnceLock::new();
-    WRITTEN.get_or_init(|| {
-        let all = crds::all().into_iter();
-        all.map(|definition| serde_json::to_vec(&definition).expect("JSON"))
-            .collect()
-    })
-}
-
-pub(crate) trait Kind:
-    Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + DeserializeOwned + Debug
-{
-}
-
-impl<K> Kind for K where K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + DeserializeOwned + Debug
-{}
-
-/// Something that runs until it is told to end.
-struct Running {
-    stop: CancellationToken,
-    task: JoinHandle<()>,
-}
-
-impl Running {
-    fn start<F>(run: impl FnOnce(CancellationToken) -> F) -> Self
-    where
-        F: Future<Output = ()> + Send + 'static,
-    {
-        let stop = CancellationToken::new();
-        let task = tokio::spawn(run(stop.clone()));
-        Self { stop, task }
-    }
-}
-
 pub(crate) struct World {
     pub(crate) cluster: Arc<Cluster>,
     pub(crate) client: Client,
@@ -109,12 +66,7 @@ impl World {
     pub(crate) async fn start() -> Self {
         let cluster = Cluster::builder().seed(1).nodes(nodes()).record_history(true).start();
         let client = cluster.client();
-        for definition in definitions() {
-            let request = http::Request::post(DEFINITIONS)
-                .body(definition.clone())
-                .expect("a request");
-            client.request_text(request).await.expect("a definition");
-        }
+        install_kinds(&client).await;
         let mut world = Self {
             cluster: Arc::new(cluster),
             client,
@@ -178,16 +130,14 @@ impl World {
     /// Stops the controller as a signal does.
     pub(crate) async fn stop_controller(&mut self) {
         if let Some(running) = self.controller.take() {
-            running.stop.cancel();
-            running.task.await.expect("a controller that ends well");
+            running.end().await;
         }
     }
 
     /// Ends the controller where it stands, as a crash does.
     pub(crate) async fn crash_controller(&mut self) {
         if let Some(running) = self.controller.take() {
-            running.task.abort();
-            let _ = running.task.await;
+            running.crash().await;
         }
     }
 
@@ -289,29 +239,17 @@ impl World {
 
     /// Waits until nothing is written any more, in virtual time.
     pub(crate) async fn settle(&self) {
-        let begin = Instant::now();
-        loop {
-            let revision = self.cluster.store().revision();
-            tokio::time::sleep(QUIET).await;
-            if self.cluster.store().revision() == revision {
-                return;
-            }
-            assert!(begin.elapsed() < PATIENCE, "does not come to rest within {PATIENCE:?}");
-        }
+        let rests = comes_to_rest(&self.cluster, QUIET, PATIENCE).await;
+        assert!(rests, "does not come to rest within {PATIENCE:?}");
     }
 
-    /// Waits until something holds, in virtual time: asked after every write, never by the clock.
+    /// Waits until something holds, in virtual time.
     pub(crate) async fn eventually(&self, what: &str, holds: impl AsyncFn(&Self) -> bool) {
-        let deadline = Instant::now() + PATIENCE;
-        let mut writes = self.cluster.store().tap();
-        while !holds(self).await {
-            if tokio::time::timeout_at(deadline, writes.recv()).await.is_err() {
-                for graph in self.list::<DynamoGraphDeployment>().await {
-                    eprintln!("{}: {:#?}", graph.name_any(), graph.status);
-                }
-                panic!("not within {PATIENCE:?}: {what}");
+        if !comes_true(&self.cluster, PATIENCE, async || holds(self).await).await {
+            for graph in self.list::<DynamoGraphDeployment>().await {
+                eprintln!("{}: {:#?}", graph.name_any(), graph.status);
             }
-            while writes.try_recv().is_ok() {}
+            panic!("not within {PATIENCE:?}: {what}");
         }
     }
 
@@ -357,10 +295,4 @@ impl World {
             .map(|asked| format!("{:?} {:?}", asked.intent.verb, asked.intent.resource));
         words.collect()
     }
-}
-
-fn is_ready(pod: &Pod) -> bool {
-    let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
-    let mut ready = conditions.filter(|condition| condition.type_ == "Ready");
-    ready.any(|condition| condition.status == "True")
 }
