@@ -1,13 +1,17 @@
 //! What becomes of graphs that somebody disturbs.
 
+use std::collections::BTreeMap;
+use std::time::Duration;
+
 use grove_api::{ClusterTopology, DynamoGraphDeployment, PodCliqueSet};
 use grove_scenarios::{HOST, RACK, ZONE};
+use grove_simcluster::fault::{Match, WatchFault};
 use k8s_openapi::api::core::v1::{Pod, Service};
 use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
-use super::world::{NAMESPACE, World};
+use super::world::{CONTROLLER, NAMESPACE, World};
 use crate::graphs::{graph, with_worker};
 
 const ALL: (&str, &str) = ("True", "AllTopologyLevelsAvailable");
@@ -52,13 +56,20 @@ async fn a_service_that_is_changed_or_deleted_by_hand_is_mended() {
         .await;
     world.settle().await;
     assert!(world.get::<Service>("g-frontend").await.spec.is_some());
-    let selector = world
-        .get::<Service>("g-worker")
-        .await
-        .spec
-        .and_then(|spec| spec.selector)
-        .unwrap_or_default();
+    let selector = selector(&world, "g-worker").await;
     assert_eq!(selector["nvidia.com/dynamo-component"], "Worker");
+}
+
+async fn selector(world: &World, service: &str) -> BTreeMap<String, String> {
+    let spec = world.get::<Service>(service).await.spec;
+    spec.and_then(|spec| spec.selector).unwrap_or_default()
+}
+
+/// A Service that is nobody's.
+fn theirs(name: &str) -> Service {
+    let spec = json!({"ports": [{"name": "theirs", "port": 1}], "selector": {"app": "theirs"}});
+    serde_json::from_value(json!({"metadata": {"name": name, "namespace": NAMESPACE}, "spec": spec}))
+        .expect("a Service")
 }
 
 fn topology(levels: &[(&str, &str)]) -> Value {
@@ -173,11 +184,7 @@ async fn a_topology_that_is_gone_keeps_nothing_and_metadata_can_still_change() {
 #[tokio::test(start_paused = true)]
 async fn a_name_that_is_taken_is_told_and_left_alone() {
     let world = World::start().await;
-    let theirs: Service = serde_json::from_value(json!({
-        "metadata": {"name": "g-frontend", "namespace": NAMESPACE}, "spec": {"ports": [{"port": 1}], "selector": {"app": "theirs"}},
-    }))
-    .expect("a Service");
-    world.create(&theirs).await;
+    world.create(&theirs("g-frontend")).await;
     world.create(&graph(json!({}))).await;
     world
         .eventually("the graph says so", async |world| {
@@ -194,14 +201,42 @@ async fn a_name_that_is_taken_is_told_and_left_alone() {
         ready.message,
         "Service default/g-frontend already exists and belongs to nobody; rename or delete it"
     );
-    let selector = world
-        .get::<Service>("g-frontend")
-        .await
-        .spec
-        .and_then(|spec| spec.selector)
-        .unwrap_or_default();
-    assert_eq!(selector["app"], "theirs");
+    assert_eq!(selector(&world, "g-frontend").await["app"], "theirs");
     world.delete::<Service>("g-frontend").await;
     world.says("g", "Ready", ("True", "all_resources_are_ready")).await;
     assert_eq!(world.list::<Pod>().await.len(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_namesake_that_was_not_seen_yet_is_not_written_to() {
+    let world = World::start().await;
+    world.create(&graph(json!({}))).await;
+    world.says("g", "Ready", ("True", "all_resources_are_ready")).await;
+    world.settle().await;
+    let services = Match::any().user(CONTROLLER).resource("", "services");
+    let late = WatchFault::Delay(Duration::from_secs(60));
+    let struck = world.cluster.faults().strike_watches(&services, late);
+    assert!(struck > 0, "nobody watches Services");
+    world.delete::<Service>("g-worker").await;
+    world.create(&theirs("g-worker")).await;
+    let changed = with_worker(json!({"type": "decode"}));
+    world
+        .merge::<DynamoGraphDeployment>("g", json!({"spec": changed.spec}))
+        .await;
+    world
+        .eventually("the graph says whose the name is", async |world| {
+            let conditions = world.status("g").await.conditions;
+            let taken = "Service default/g-worker already exists and belongs to nobody; rename or delete it";
+            conditions.iter().any(|condition| condition.message == taken)
+        })
+        .await;
+    let stored = world.get::<Service>("g-worker").await;
+    assert_eq!(stored.metadata.labels, None, "only what its own author wrote");
+    assert_eq!(
+        selector(&world, "g-worker").await,
+        theirs("g-worker")
+            .spec
+            .and_then(|spec| spec.selector)
+            .unwrap_or_default()
+    );
 }
