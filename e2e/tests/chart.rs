@@ -13,6 +13,7 @@ use std::process::{Command, Output};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use grove_api::rights::{self, Home};
 use grove_e2e::{ControlPlane, Identity, Shared, binary_for_test, eventually, node};
 use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
 use k8s_openapi::api::apps::v1::Deployment;
@@ -309,6 +310,55 @@ async fn nothing_is_left(plane: &ControlPlane) -> Result<()> {
     .await?;
     let definitions = kubectl(plane, &["get", "customresourcedefinitions", "--output", "name"])?;
     ensure!(definitions.contains("podcliquesets.grove.io"), "{definitions}");
+    Ok(())
+}
+
+/// The Roles of the chart are those that `grove rbac` prints; Leases elsewhere are allowed where they are.
+#[tokio::test(flavor = "multi_thread")]
+async fn roles_allow_what_the_replicas_need_and_no_more() -> Result<()> {
+    let plane = PLANE.get().await?;
+    let roles = |more: &[&str]| -> Result<BTreeMap<(String, String), Value>> {
+        let text = rendered(
+            plane,
+            "templates/rbac.yaml",
+            &[&["--namespace", NAMESPACE], more].concat(),
+        )?;
+        let mut roles = BTreeMap::new();
+        for document in text.split("---\n").filter(|document| document.contains("kind: Role\n")) {
+            let role: Value = serde_saphyr::from_str(document)?;
+            let named = |key: &str| role["metadata"][key].as_str().unwrap_or_default().to_owned();
+            roles.insert((named("namespace"), named("name")), role["rules"].clone());
+        }
+        Ok(roles)
+    };
+    let home = Home {
+        namespace: NAMESPACE,
+        secret: "grove-webhook-server-cert",
+        lease: "grove-operator-leader-election",
+    };
+    let operator = serde_json::to_value(rights::role(&home).rules)?;
+    let scheduler = serde_json::to_value(rights::scheduler::role(NAMESPACE).rules)?;
+    let at = |namespace: &str, name: &str| (namespace.to_owned(), name.to_owned());
+    let expected = [(rights::OPERATOR, &operator), (rights::scheduler::NAME, &scheduler)];
+    let expected: BTreeMap<_, _> = expected
+        .map(|(name, rules)| (at(NAMESPACE, name), rules.clone()))
+        .into();
+    ensure!(roles(&[])? == expected, "{:#?} is not {expected:#?}", roles(&[])?);
+    let elsewhere = roles(&["--set", "config.leaderElection.resourceNamespace=leases"])?;
+    ensure!(
+        elsewhere[&at("leases", rights::scheduler::NAME)] == scheduler,
+        "{elsewhere:#?}"
+    );
+    let (own, theirs) = (
+        &elsewhere[&at(NAMESPACE, rights::OPERATOR)],
+        &elsewhere[&at("leases", rights::OPERATOR)],
+    );
+    let both: Vec<&Value> = [own, theirs]
+        .into_iter()
+        .filter_map(Value::as_array)
+        .flatten()
+        .collect();
+    ensure!(json!(both) == operator, "{elsewhere:#?}");
     Ok(())
 }
 

@@ -172,3 +172,28 @@ spec:
   {{- end }}
   - { name: metrics, port: {{ include "grove.ports.metrics" .root }}, targetPort: metrics }
 {{- end -}}
+
+{{/* A Role in a namespace, bound to the part's account. Takes "root", "name", "namespace" and "rules". */}}
+{{- define "grove.role" -}}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata:
+  name: {{ .name }}
+  namespace: {{ .namespace }}
+  labels:
+    {{- include "grove.labels" .root | nindent 4 }}
+rules:
+{{ toYaml .rules }}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata:
+  name: {{ .name }}
+  namespace: {{ .namespace }}
+  labels:
+    {{- include "grove.labels" .root | nindent 4 }}
+roleRef: { apiGroup: rbac.authorization.k8s.io, kind: Role, name: {{ .name }} }
+subjects:
+- { kind: ServiceAccount, name: {{ .name }}, namespace: {{ .root.Release.Namespace }} }
+{{- end -}}
