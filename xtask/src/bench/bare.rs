@@ -10,6 +10,8 @@ use kube::core::{GroupVersionKind, TypeMeta};
 use serde_json::{Value, json};
 
 pub(super) const WORKERS: usize = 32;
+/// Who manages the copies.
+const MANAGER: &str = "bench";
 
 /// What the operator makes of a set, in the order of dependence: a step needs all of those before it.
 pub(super) const STEPS: [&[(&str, &str)]; 4] = [
@@ -68,7 +70,7 @@ fn stripped(mut object: DynamicObject, types: &TypeMeta) -> DynamicObject {
     object.types = Some(types.clone());
     let name = object.metadata.name.take();
     let mut labels = object.metadata.labels.take().unwrap_or_default();
-    labels.insert(labels::MANAGED_BY.to_owned(), "bench".to_owned());
+    labels.insert(labels::MANAGED_BY.to_owned(), MANAGER.to_owned());
     let annotations = object.metadata.annotations.take();
     object.metadata = kube::core::ObjectMeta {
         name,
@@ -83,6 +85,11 @@ fn stripped(mut object: DynamicObject, types: &TypeMeta) -> DynamicObject {
         object.data["spec"]["schedulingGates"] = json!([{"name": labels::SCHEDULING_GATE}]);
     }
     object
+}
+
+/// Selects the copies.
+pub(super) fn selector() -> String {
+    format!("{}={MANAGER}", labels::MANAGED_BY)
 }
 
 fn api_of(client: &Client, namespace: &str, types: &TypeMeta) -> Result<Api<DynamicObject>> {

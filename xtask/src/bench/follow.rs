@@ -29,8 +29,14 @@ pub(super) struct Bound {
     pub(super) last: Instant,
 }
 
-/// An open watch on pods.
-pub(super) struct Follower(BoxStream<'static, Result<WatchEvent<PodFields>, kube::Error>>);
+/// A watch on pods.
+pub(super) struct Follower {
+    pods: Api<PodFields>,
+    parameters: WatchParams,
+    /// What was seen last.
+    version: String,
+    events: BoxStream<'static, Result<WatchEvent<PodFields>, kube::Error>>,
+}
 
 impl Follower {
     /// Watches the operator's pods from now on: those that are there already are not counted.
@@ -47,19 +53,45 @@ impl Follower {
             .await?;
         let version = now.metadata.resource_version.unwrap_or_default();
         let parameters = WatchParams::default().labels(selector).timeout(WATCH_SECS);
-        Ok(Self(pods.watch(&parameters, &version).await?.boxed()))
+        let events = pods.watch(&parameters, &version).await?.boxed();
+        Ok(Self {
+            pods,
+            parameters,
+            version,
+            events,
+        })
+    }
+
+    /// The next pod that came or changed. The API server cuts off who reads too slowly; then it goes on where it was.
+    async fn next(&mut self) -> Result<PodFields> {
+        let mut is_new = false;
+        loop {
+            match self.events.try_next().await? {
+                Some(WatchEvent::Added(pod) | WatchEvent::Modified(pod)) => {
+                    self.version = pod.resource_version().unwrap_or_default();
+                    return Ok(pod);
+                }
+                Some(WatchEvent::Error(status)) => bail!("the watch on pods broke: {}", status.message),
+                Some(WatchEvent::Deleted(_) | WatchEvent::Bookmark(_)) => {}
+                None if is_new => bail!("no pod has changed for {WATCH_SECS} s"),
+                None => {
+                    self.events = self.pods.watch(&self.parameters, &self.version).await?.boxed();
+                    is_new = true;
+                }
+            }
+        }
     }
 
     /// Waits until this many pods have been made and none of them is held.
     pub(super) async fn all(&mut self, pods: usize) -> Result<Times> {
         let (mut held, mut free) = (BTreeSet::new(), BTreeSet::new());
         let mut created = None;
-        while let Some(event) = self.0.try_next().await? {
-            let pod = match event {
-                WatchEvent::Added(pod) | WatchEvent::Modified(pod) => pod,
-                WatchEvent::Error(status) => bail!("the watch on pods broke: {}", status.message),
-                WatchEvent::Deleted(_) | WatchEvent::Bookmark(_) => continue,
-            };
+        loop {
+            let made = held.len() + free.len();
+            let pod = self
+                .next()
+                .await
+                .with_context(|| format!("{made} of {pods} pods were made, {} released", free.len()))?;
             let name = pod.name_any();
             match pod.spec.scheduling_gates.is_empty() {
                 true => {
@@ -76,24 +108,17 @@ impl Follower {
                 return Ok(Times { created, ungated });
             }
         }
-        let made = held.len() + free.len();
-        Err(anyhow::anyhow!(
-            "{made} of {pods} pods were made, {} released",
-            free.len()
-        ))
-        .context("the watch on pods ended too early")
     }
 
     /// Waits until this many pods have a node.
     pub(super) async fn bound(&mut self, pods: usize) -> Result<Bound> {
         let mut bound = BTreeSet::new();
         let mut first = None;
-        while let Some(event) = self.0.try_next().await? {
-            let pod = match event {
-                WatchEvent::Added(pod) | WatchEvent::Modified(pod) => pod,
-                WatchEvent::Error(status) => bail!("the watch on pods broke: {}", status.message),
-                WatchEvent::Deleted(_) | WatchEvent::Bookmark(_) => continue,
-            };
+        loop {
+            let pod = self
+                .next()
+                .await
+                .with_context(|| format!("{} of {pods} pods were bound", bound.len()))?;
             if pod.spec.node_name.is_none() {
                 continue;
             }
@@ -104,6 +129,5 @@ impl Follower {
                 return Ok(Bound { first, last: now });
             }
         }
-        bail!("{} of {pods} pods were bound when the watch on them ended", bound.len())
     }
 }

@@ -32,13 +32,12 @@ pub(super) struct Measured {
 }
 
 impl Measured {
-    /// `grove operator`, once it is ready.
+    /// `grove operator`, once it is ready. It lifts gates and leaves it to a scheduler to find places.
     pub(super) async fn operator(grove: &Path, kubeconfig: &Path) -> Result<Self> {
         let [health, webhooks] = free_ports()?;
         let config = format!(
             "server:\n  webhooks: {{bindAddress: 127.0.0.1, port: {webhooks}}}\n  \
-             healthProbes: {{bindAddress: 127.0.0.1, port: {health}}}\n  metrics: {{port: 0}}\n\
-             scheduler: {{profiles: [{{name: default-scheduler, default: true}}]}}\n"
+             healthProbes: {{bindAddress: 127.0.0.1, port: {health}}}\n  metrics: {{port: 0}}\n"
         );
         let mut operator = Self::grove(grove, "operator", kubeconfig, &config)?;
         operator.ready(health).await?;
