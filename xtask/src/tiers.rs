@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use clap::ValueEnum;
 
-use crate::{generate, root, tidy, tools};
+use crate::{bench, generate, root, tidy, tools};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -113,7 +113,8 @@ fn tier_of(tier: Tier, total: &mut Count) -> Result<()> {
             let suites = suites()?;
             let named = suites.iter().flat_map(|suite| ["--test", suite]);
             let tests = ["test", "--workspace", "--no-fail-fast"];
-            counted(&tests.into_iter().chain(named).collect::<Vec<_>>(), total)
+            counted(&tests.into_iter().chain(named).collect::<Vec<_>>(), total)?;
+            bench::run_quick()
         }
     }
 }

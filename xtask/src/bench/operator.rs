@@ -1,60 +1,59 @@
 //! `cargo xtask bench operator`: each case on a control plane of its own, without controller manager, scheduler and
 //! kubelets: whatever the API server is asked comes from the operator or from us.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Context, Result};
 use grove_api::crds;
-use grove_e2e::{ControlPlane, Identity, binary};
+use grove_e2e::{ControlPlane, Identity};
 use kube::Client;
 use kube::api::{Api, PostParams};
 use kube::runtime::wait::{await_condition, conditions};
 
-use super::Output;
 use super::latency::{self, Latency};
 use super::process::Measured;
 use super::throughput::{self, Case, Throughput};
+use super::{Manner, Output};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    #[arg(short, long, value_enum, default_value = "table")]
-    output: Output,
+    #[command(flatten)]
+    pub(super) manner: Manner,
     /// Runs only cases whose name contains this; the pairs are called `latency`
     #[arg(long, default_value = "")]
-    only: String,
-    /// Pairs of 8-pod sets, one by the operator and one by the bare client
-    #[arg(long, default_value_t = 100)]
-    pairs: usize,
-    /// Divides every size, to see whether the measurement works
-    #[arg(long, default_value_t = 1)]
+    pub(super) only: String,
+}
+
+/// How much of everything.
+#[derive(Clone, Copy, Debug)]
+struct Sizes {
     divide: usize,
-    /// The profile that the operator is built with
-    #[arg(long, default_value = "release")]
-    profile: String,
-    /// Measures this program instead of building one, such as that of another release
-    #[arg(long, value_name = "FILE")]
-    grove: Option<PathBuf>,
+    /// Pairs of 8-pod sets, one by the operator and one by the bare client.
+    pairs: usize,
+}
+
+impl Sizes {
+    const FULL: Self = Self { divide: 1, pairs: 100 };
+    const QUICK: Self = Self { divide: 100, pairs: 3 };
 }
 
 pub(super) fn run(args: &Args) -> Result<()> {
-    let grove = match &args.grove {
-        Some(grove) => grove.clone(),
-        None => binary("grove", &args.profile)?,
-    };
+    let grove = args.manner.grove()?;
+    let sizes = if args.manner.quick { Sizes::QUICK } else { Sizes::FULL };
     let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
     runtime.block_on(async {
         let mut cases = Vec::new();
-        for case in Case::all(args.divide.max(1)) {
+        for case in Case::all(sizes.divide) {
             if case.name.contains(&args.only) {
                 let stage = Stage::start(&grove).await?;
                 cases.push(throughput::measure(stage, &case).await?);
             }
         }
         let latency = match "latency".contains(&args.only) {
-            true => Some(latency::measure(Stage::start(&grove).await?, args.pairs).await?),
+            true => Some(latency::measure(Stage::start(&grove).await?, sizes.pairs).await?),
             false => None,
         };
-        print(args.output, &cases, latency.as_ref())
+        print(args.manner.output, &cases, latency.as_ref())
     })
 }
 

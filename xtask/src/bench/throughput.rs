@@ -11,6 +11,7 @@ use k8s_openapi::api::core::v1::{Namespace, Pod};
 use kube::Client;
 use kube::api::{Api, DeleteParams, ListParams, ObjectMeta, PostParams};
 use serde::Serialize;
+use serde_json::json;
 
 use super::bare::{self, Copies, WORKERS};
 use super::follow::Follower;
@@ -21,7 +22,7 @@ const NAMESPACE: &str = "default";
 const QUIET: Duration = Duration::from_secs(1);
 const QUIET_MAX: Duration = Duration::from_secs(120);
 /// What the API server has made and changed before anything is measured, so that neither side meets it cold.
-const WARM_UP_PODS: usize = 2_000;
+const WARM_UP_PODS_MAX: usize = 2_000;
 
 /// Sets of one clique.
 #[derive(Clone, Debug)]
@@ -101,8 +102,9 @@ pub(super) async fn measure(stage: Stage, case: &Case) -> Result<Throughput> {
         plane: _plane,
     } = stage;
     let client = &client;
-    warm_up(client).await?;
-    let (pods, started) = (case.pods_in_all(), operator.usage()?);
+    let pods = case.pods_in_all();
+    warm_up(client, (2 * pods).min(WARM_UP_PODS_MAX)).await?;
+    let started = operator.usage()?;
     let requests = requests(client).await?;
     let mut follower = Follower::open(client, NAMESPACE).await?;
     let begun = Instant::now();
@@ -197,26 +199,21 @@ async fn unregister_webhooks(client: &Client) -> Result<()> {
 }
 
 /// Lets the API server make pods, change and forget them.
-async fn warm_up(client: &Client) -> Result<()> {
+async fn warm_up(client: &Client, pods: usize) -> Result<()> {
     const PLACE: &str = "warm-up";
     create_namespace(client, PLACE).await?;
-    let pods: Vec<_> = (0..WARM_UP_PODS)
-        .map(|index| {
-            serde_json::from_value(serde_json::json!({
-                "apiVersion": "v1", "kind": "Pod", "metadata": {"name": format!("p{index}")},
-                "spec": {
-                    "schedulingGates": [{"name": labels::SCHEDULING_GATE}], "containers": [{"name": "main", "image": "one"}],
-                },
-            }))
-        })
-        .collect::<Result<_, _>>()?;
-    bare::create(client, PLACE, &pods).await?;
-    bare::lift_gates(
-        client,
-        PLACE,
-        (0..WARM_UP_PODS).map(|index| format!("p{index}")).collect(),
-    )
-    .await?;
+    let names: Vec<String> = (0..pods).map(|index| format!("p{index}")).collect();
+    let pod = |name: &String| {
+        serde_json::from_value(json!({
+            "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name},
+            "spec": {
+                "schedulingGates": [{"name": labels::SCHEDULING_GATE}], "containers": [{"name": "main", "image": "one"}],
+            },
+        }))
+    };
+    let objects: Vec<_> = names.iter().map(pod).collect::<Result<_, _>>()?;
+    bare::create(client, PLACE, &objects).await?;
+    bare::lift_gates(client, PLACE, names).await?;
     delete_pods(client, PLACE).await
 }
 

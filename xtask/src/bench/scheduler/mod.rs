@@ -5,31 +5,21 @@ mod rate;
 mod stage;
 mod wait;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Context, Result};
-use grove_e2e::binary;
 use serde::Serialize;
 
-use super::Output;
+use super::{Manner, Output};
 use stage::Stage;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    #[arg(short, long, value_enum, default_value = "table")]
-    output: Output,
+    #[command(flatten)]
+    pub(super) manner: Manner,
     /// Runs only cases whose name contains this: rate-1000, rate-5000, idle, hopeless, large
     #[arg(long, default_value = "")]
-    only: String,
-    /// Every size divided by ten and one round, to see whether the measurement works
-    #[arg(long)]
-    quick: bool,
-    /// The profile that grove is built with
-    #[arg(long, default_value = "release")]
-    profile: String,
-    /// Measures this program instead of building one, such as that of another release
-    #[arg(long, value_name = "FILE")]
-    grove: Option<PathBuf>,
+    pub(super) only: String,
 }
 
 /// How much of everything.
@@ -95,14 +85,11 @@ impl Row {
 }
 
 pub(super) fn run(args: &Args) -> Result<()> {
-    let grove = match &args.grove {
-        Some(grove) => grove.clone(),
-        None => binary("grove", &args.profile)?,
-    };
-    let sizes = if args.quick { Sizes::QUICK } else { Sizes::FULL };
+    let grove = args.manner.grove()?;
+    let sizes = if args.manner.quick { Sizes::QUICK } else { Sizes::FULL };
     let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
     let rows = runtime.block_on(measure(&grove, &args.only, sizes))?;
-    print(args.output, &rows)
+    print(args.manner.output, &rows)
 }
 
 async fn measure(grove: &Path, only: &str, sizes: Sizes) -> Result<Vec<Row>> {
