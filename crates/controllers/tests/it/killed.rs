@@ -193,6 +193,14 @@ impl End {
             .collect();
         let objects = world.remaining(begin).into_iter().map(|((resource, name), object)| {
             let name = aliases.get(&name).unwrap_or(&name);
+            let (generation, observed) = (
+                &object["metadata"]["generation"],
+                &object["status"]["observedGeneration"],
+            );
+            assert!(
+                observed.is_null() || observed == generation,
+                "{resource} {name}: {observed} of {generation}"
+            );
             let object = match &*resource {
                 "pods" => essence(object),
                 _ => object,
@@ -236,12 +244,18 @@ fn essence(mut pod: Value) -> Value {
     })
 }
 
-/// An object without what is another in every run: UIDs, revisions, times, names that depend on them, and the order of
-/// lists in which it has no meaning.
+/// An object without what is another in every run: UIDs, revisions, times, names that depend on them, how often it was
+/// written, and the order of lists in which it has no meaning.
 fn plain(value: Value, aliases: &BTreeMap<String, String>) -> Value {
     match value {
         Value::Object(mut map) => {
-            for differs in ["uid", "resourceVersion", "managedFields"] {
+            for differs in [
+                "uid",
+                "resourceVersion",
+                "generation",
+                "observedGeneration",
+                "managedFields",
+            ] {
                 map.remove(differs);
             }
             let fields = map.into_iter().map(|(name, value)| {
