@@ -40,7 +40,7 @@ enum Chore {
         #[arg(default_value_t = 200_000)]
         cases: u64,
     },
-    /// Makes what is shipped: an image with one static program, and the chart as an archive.
+    /// Makes what is shipped: an image with one static program, the chart, and the program with its manual, as archives.
     Dist(dist::Args),
     /// Builds, starts and stops the real control plane for tests.
     Kit(kit::Args),

@@ -44,7 +44,7 @@ impl Cluster {
             None => Config::infer().await.map_err(|error| {
                 let cause = one_line(error);
                 Failure::Usage(format!(
-                    "no cluster to talk to: {cause}; give --kubeconfig, or run inside a cluster"
+                    "no cluster to talk to: {cause}; give --kubeconfig, run inside a cluster, or try: grove demo"
                 ))
             })?,
         };
@@ -107,7 +107,8 @@ impl Cluster {
     }
 }
 
-const CHECK_NETWORK: &str = "check the address, the network and that the API server runs";
+const CHECK_NETWORK: &str =
+    "check the address, the network and that the API server runs; without a cluster, try: grove demo";
 
 async fn from_file(path: &Path) -> Result<Config, Failure> {
     let unusable = |error| {

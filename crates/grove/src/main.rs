@@ -9,6 +9,7 @@ mod commands;
 mod controllers;
 mod embedded;
 mod exit;
+mod follow;
 mod http;
 mod leading;
 mod lease;
@@ -23,9 +24,11 @@ mod topologies;
 mod words;
 
 use std::alloc::System;
+use std::ffi::OsStr;
+use std::path::Path;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use stats_alloc::StatsAlloc;
 
 /// The system's allocator, which counts: `grove bench` shows that the warm paths take no memory. A count is one atomic
@@ -51,12 +54,16 @@ enum Command {
     Cluster(commands::cluster::Args),
     /// Before an uninstall: stop the operator, take its webhooks away and lift Grove's finalizers
     Cleanup(commands::cleanup::Args),
+    /// Print the script by which a shell completes commands and options
+    Completion(commands::completion::Args),
     /// Print all CustomResourceDefinitions as YAML
     Crds(commands::crds::Args),
     /// Print the operator's account and roles as YAML: the least that it must be allowed
     Rbac(commands::rbac::Args),
     /// Say why the gangs of a PodCliqueSet, or one gang, wait; or where they run, and how well
     Explain(commands::explain::Args),
+    /// Print the manual page, or write all of them
+    Man(commands::man::Args),
     /// Run the operator: it turns PodCliqueSets into running gangs, and answers the API server about them
     Operator(commands::operator::Args),
     /// Say where the gangs of PodCliqueSets would go, and why some would not: nodes, topologies and workloads from files
@@ -71,15 +78,41 @@ enum Command {
     Topology(commands::topology::Args),
 }
 
+/// What the program is called, but by `kubectl`.
+const NAME: &str = "grove";
+/// Under this name `kubectl` finds it, and calls it for `kubectl grove`.
+const PLUGIN: &str = "kubectl-grove";
+
+/// Commands and options, for whoever prints them.
+fn command() -> clap::Command {
+    Cli::command()
+}
+
+/// The same in the words of who called it.
+fn command_called(path: Option<&OsStr>) -> clap::Command {
+    let is_plugin = path
+        .and_then(|path| Path::new(path).file_stem())
+        .is_some_and(|name| name == PLUGIN);
+    match is_plugin {
+        true => command().bin_name("kubectl grove"),
+        false => command().bin_name(NAME),
+    }
+}
+
 fn main() -> ExitCode {
-    match Cli::parse().command {
+    let called = std::env::args_os().next();
+    let matches = command_called(called.as_deref()).get_matches();
+    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    match cli.command {
         Command::Bench(args) => commands::bench::run(&args),
         Command::Demo(args) => commands::demo::run(&args),
         Command::Cluster(args) => commands::cluster::run(&args),
         Command::Cleanup(args) => commands::cleanup::run(&args),
+        Command::Completion(args) => commands::completion::run(&args),
         Command::Crds(args) => commands::crds::run(&args),
         Command::Rbac(args) => commands::rbac::run(&args),
         Command::Explain(args) => commands::explain::run(&args),
+        Command::Man(args) => commands::man::run(&args),
         Command::Operator(args) => commands::operator::run(&args),
         Command::Plan(args) => commands::plan::run(&args),
         Command::Scheduler(args) => commands::scheduler::run(&args),

@@ -38,15 +38,25 @@ impl<T> Answer<T> {
 /// Prints `value` for programs, or what `table` makes of it.
 pub(crate) fn print<T: Serialize>(format: Format, value: &T, table: impl FnOnce(&T) -> String) -> Result<(), Failure> {
     let failed = |error: anyhow::Error| Failure::NoAnswer(format!("cannot print the answer: {}", one_line(error)));
-    let text = match format {
-        Format::Table => table(value),
-        Format::Json => serde_json::to_string_pretty(value).map_err(|error| failed(error.into()))? + "\n",
-        Format::Yaml => serde_saphyr::to_string(value).map_err(|error| failed(error.into()))?,
-    };
+    let text = text(format, value, table).map_err(failed)?;
     write(text.trim_end_matches('\n')).map_err(|error| failed(error.into()))
 }
 
-fn write(text: &str) -> io::Result<()> {
+/// What is printed of `value`.
+pub(crate) fn text<T: Serialize>(
+    format: Format,
+    value: &T,
+    table: impl FnOnce(&T) -> String,
+) -> anyhow::Result<String> {
+    Ok(match format {
+        Format::Table => table(value),
+        Format::Json => serde_json::to_string_pretty(value)? + "\n",
+        Format::Yaml => serde_saphyr::to_string(value)?,
+    })
+}
+
+/// Prints a text and a line's end.
+pub(crate) fn write(text: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
     match writeln!(out, "{text}").and_then(|()| out.flush()) {
         // A reader that has seen enough, such as `head`, is no failure.

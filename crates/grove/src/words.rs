@@ -15,26 +15,24 @@ pub(crate) fn age(since: Timestamp, now: Timestamp) -> String {
 
 /// That a name does not exist, with the nearest one that does.
 pub(crate) fn not_found(kind: &str, name: &str, namespace: &str, known: &[String]) -> String {
-    match known.iter().find(|other| is_close(other, name)) {
+    match nearest(name, known) {
         Some(other) => format!("{kind} \"{name}\" not found in namespace {namespace}; did you mean \"{other}\"?"),
         None => format!("{kind} \"{name}\" not found in namespace {namespace}; check -n"),
     }
 }
 
-/// Whether one letter was left out, added or mistaken, or one name begins with the other.
-fn is_close(one: &str, other: &str) -> bool {
-    let common = one
-        .chars()
-        .zip(other.chars())
-        .take_while(|(one, other)| one == other)
-        .count();
-    let rest = |text: &str, from: usize| text.chars().skip(from).collect::<String>();
-    let (one_rest, other_rest) = (rest(one, common), rest(other, common));
-    let after = |text: &str| rest(text, 1);
-    after(&one_rest) == other_rest
-        || one_rest == after(&other_rest)
-        || after(&one_rest) == after(&other_rest)
-        || (common > 2 && (one_rest.is_empty() || other_rest.is_empty()))
+/// The name that takes the fewest slips of the finger to get to, if they are few, or one that begins as this one does.
+fn nearest<'a>(name: &str, known: &'a [String]) -> Option<&'a String> {
+    let slips = |other: &&String| match other.as_str() {
+        longer if name.len() > 2 && longer.starts_with(name) => 0,
+        shorter if shorter.len() > 2 && name.starts_with(shorter) => 1,
+        other => strsim::damerau_levenshtein(other, name),
+    };
+    let few = 1 + name.chars().count() / 5;
+    known
+        .iter()
+        .filter(|other| slips(other) <= few)
+        .min_by_key(|other| (slips(other), *other))
 }
 
 #[cfg(test)]
@@ -43,8 +41,14 @@ mod tests {
 
     #[test]
     fn a_name_that_is_nearly_right_is_proposed() {
-        assert!(is_close("llama", "lama") && !is_close("train", "trian") && is_close("llama-0", "llama"));
-        assert!(!is_close("a", "b-something"));
+        let known = ["llama", "llama-large", "train", "b-something"].map(str::to_owned);
+        let near = |name: &str| nearest(name, &known).map(String::as_str);
+        assert_eq!(
+            [near("lama"), near("llmaa"), near("trian")],
+            [Some("llama"), Some("llama"), Some("train")]
+        );
+        assert_eq!([near("llama-l"), near("train-0")], [Some("llama-large"), Some("train")]);
+        assert_eq!([near("a"), near("serve"), near("")], [None; 3]);
         let known = ["llama".to_owned()];
         let told = not_found("PodCliqueSet", "lama", "demo", &known);
         assert_eq!(

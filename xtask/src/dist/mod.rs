@@ -1,7 +1,9 @@
-//! `cargo xtask dist`: what is shipped, made without a daemon: the chart as an archive, and an image that holds one static
-//! program, the list of what it was made from, and nothing else. The same source gives the same image.
+//! `cargo xtask dist`: what is shipped, made without a daemon: the chart as an archive, an image that holds one static
+//! program, the list of what it was made from, and nothing else, and the program for people's own machines. The same source
+//! gives the same.
 
 mod image;
+mod program;
 mod sbom;
 
 use std::fs::{self, File};
@@ -29,7 +31,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Result<()> {
     let into = root().join(&args.into);
     fs::create_dir_all(&into)?;
-    let program = program()?;
+    let program = build()?;
     let version = env!("CARGO_PKG_VERSION");
     let sbom = sbom::of_workspace(root(), version)?;
     let entries = [
@@ -42,6 +44,12 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     try_out(&entries, version)?;
     println!("{}: {:.1} MB, {}", path.display(), megabytes(&path)?, image.digest());
     println!("program: {:.1} MB before compression", megabytes(&program)?);
+    let path = into.join(format!("grove-{version}-linux-amd64.tar.gz"));
+    program::write(
+        &program,
+        File::create(&path).with_context(|| format!("cannot write {}", path.display()))?,
+    )?;
+    println!("{}: {:.1} MB", path.display(), megabytes(&path)?);
     let chart = chart(&into)?;
     println!("{}: {:.1} MB", chart.display(), megabytes(&chart)?);
     Ok(())
@@ -52,7 +60,7 @@ fn megabytes(path: &Path) -> Result<f64> {
 }
 
 /// Builds the program that is shipped.
-fn program() -> Result<PathBuf> {
+fn build() -> Result<PathBuf> {
     let mut cargo = Command::new("cargo");
     cargo.current_dir(root()).env("RUSTFLAGS", FLAGS);
     cargo.args([

@@ -3,9 +3,11 @@
 pub(crate) mod bench;
 pub(crate) mod cleanup;
 pub(crate) mod cluster;
+pub(crate) mod completion;
 pub(crate) mod crds;
 pub(crate) mod demo;
 pub(crate) mod explain;
+pub(crate) mod man;
 pub(crate) mod operator;
 pub(crate) mod plan;
 pub(crate) mod rbac;

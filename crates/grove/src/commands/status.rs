@@ -12,10 +12,12 @@ use grove_api::{PodClique, PodCliqueSet, PodGang, labels};
 use jiff::Timestamp;
 use kube::ResourceExt;
 use kube::api::{Api, ListParams};
+use kube::runtime::watcher;
 use serde::Serialize;
 
 use crate::client::{Cluster, no_answer};
 use crate::exit::{self, Failure};
+use crate::follow::{Screen, follow, kept, objects};
 use crate::output::{self, Answer, Format, columns, row};
 use crate::words::{age, not_found};
 
@@ -31,6 +33,9 @@ pub(crate) struct Args {
     /// Those of all namespaces
     #[arg(short = 'A', long, conflicts_with = "name")]
     all_namespaces: bool,
+    /// Go on, and show it again whenever it changes
+    #[arg(short, long)]
+    watch: bool,
     /// The cluster to look at; by default that of the environment
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
@@ -75,13 +80,13 @@ struct Part {
 }
 
 pub(crate) fn run(args: &Args) -> ExitCode {
-    exit::answer(answer(args, Timestamp::now()))
+    exit::answer(answer(args, Timestamp::now))
 }
 
-async fn answer(args: &Args, now: Timestamp) -> Result<ExitCode, Failure> {
+async fn answer(args: &Args, clock: fn() -> Timestamp) -> Result<ExitCode, Failure> {
     let cluster = Cluster::reach(args.kubeconfig.as_deref()).await?;
     let failed = |error| Failure::NoAnswer(no_answer(&cluster.address, error));
-    let mut sets: Vec<PodCliqueSet> = all(&cluster, args).await.map_err(failed)?;
+    let mut sets: Vec<PodCliqueSet> = list(&cluster, args).await.map_err(failed)?;
     if let Some(name) = &args.name {
         let known: Vec<String> = sets.iter().map(ResourceExt::name_any).collect();
         sets.retain(|set| set.name_any() == *name);
@@ -89,35 +94,71 @@ async fn answer(args: &Args, now: Timestamp) -> Result<ExitCode, Failure> {
             return Err(Failure::Usage(not_found("PodCliqueSet", name, &args.namespace, &known)));
         }
     }
-    let gangs = by_set::<PodGang>(all(&cluster, args).await.map_err(failed)?);
-    let cliques = by_set::<PodClique>(all(&cluster, args).await.map_err(failed)?);
-    let of = |set: &PodCliqueSet| (set.namespace().unwrap_or_default(), set.name_any());
-    let items = sets.iter().map(|set| {
-        let key = of(set);
+    if args.watch {
+        return watch(&cluster, args, clock).await;
+    }
+    let gangs = list(&cluster, args).await.map_err(failed)?;
+    let cliques = list(&cluster, args).await.map_err(failed)?;
+    let answer = Answer::new("Status", clock(), lines(&sets, gangs, cliques));
+    output::print(args.output, &answer, |answer| table(answer, args.all_namespaces))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The same again whenever a set, a gang or a clique changes.
+async fn watch(cluster: &Cluster, args: &Args, clock: fn() -> Timestamp) -> Result<ExitCode, Failure> {
+    let all = watcher::Config::default();
+    let (own, parts) = match &args.name {
+        Some(name) => (
+            all.clone().fields(&format!("metadata.name={name}")),
+            all.labels(&format!("{}={name}", labels::PART_OF)),
+        ),
+        None => (all.clone(), all),
+    };
+    let (sets, sets_change) = kept::<PodCliqueSet>(api(cluster, args), own);
+    let (gangs, gangs_change) = kept::<PodGang>(api(cluster, args), parts.clone());
+    let (cliques, cliques_change) = kept::<PodClique>(api(cluster, args), parts);
+    let changes = vec![sets_change, gangs_change, cliques_change];
+    follow(changes, Screen::new(args.output), async |screen| {
+        let items = lines(&objects(&sets), objects(&gangs), objects(&cliques));
+        let answer = Answer::new("Status", clock(), items);
+        screen.show(&answer, |answer| table(answer, args.all_namespaces))
+    })
+    .await?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn lines(sets: &[PodCliqueSet], gangs: Vec<PodGang>, cliques: Vec<PodClique>) -> Vec<Line> {
+    let (gangs, cliques) = (by_set(gangs), by_set(cliques));
+    let line_of = |set: &PodCliqueSet| {
+        let key = (set.namespace().unwrap_or_default(), set.name_any());
         let none = (Vec::new(), Vec::new());
         line(
             set,
             gangs.get(&key).unwrap_or(&none.0),
             cliques.get(&key).unwrap_or(&none.1),
         )
-    });
-    let answer = Answer::new("Status", now, items.collect());
-    output::print(args.output, &answer, |answer| table(answer, args.all_namespaces))?;
-    Ok(ExitCode::SUCCESS)
+    };
+    sets.iter().map(line_of).collect()
 }
 
-async fn all<K>(cluster: &Cluster, args: &Args) -> kube::Result<Vec<K>>
+fn api<K>(cluster: &Cluster, args: &Args) -> Api<K>
+where
+    K: kube::Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope>,
+{
+    match args.all_namespaces {
+        true => Api::all(cluster.client.clone()),
+        false => Api::namespaced(cluster.client.clone(), &args.namespace),
+    }
+}
+
+async fn list<K>(cluster: &Cluster, args: &Args) -> kube::Result<Vec<K>>
 where
     K: kube::Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope>
         + Clone
         + serde::de::DeserializeOwned
         + std::fmt::Debug,
 {
-    let api = match args.all_namespaces {
-        true => Api::<K>::all(cluster.client.clone()),
-        false => Api::namespaced(cluster.client.clone(), &args.namespace),
-    };
-    Ok(api.list(&ListParams::default()).await?.items)
+    Ok(api::<K>(cluster, args).list(&ListParams::default()).await?.items)
 }
 
 /// Objects by the namespace and name of the set that they belong to.

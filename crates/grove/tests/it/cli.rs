@@ -47,6 +47,87 @@ fn wrong_usage_is_exit_code_2() {
     }
 }
 
+/// Each script knows the commands and options; what bash makes of its own is tried below.
+#[test]
+fn shells_and_the_manual_know_every_command() {
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let output = grove().args(["completion", shell]).output().unwrap();
+        let script = String::from_utf8(output.stdout).unwrap();
+        assert!(output.status.success() && output.stderr.is_empty(), "{shell}");
+        for word in ["explain", "status", "watch", "discover"] {
+            assert!(script.contains(word), "{word} is not in the script of {shell}");
+        }
+    }
+    let page = grove().arg("man").output().unwrap();
+    let page = String::from_utf8(page.stdout).unwrap();
+    assert!(
+        page.contains(".TH grove 1") && page.contains("grove\\-status(1)"),
+        "{page}"
+    );
+    let folder = TempDir::new().unwrap();
+    grove()
+        .args(["man", "--into"])
+        .arg(folder.path())
+        .assert()
+        .success()
+        .stdout("");
+    for page in ["grove.1", "grove-status.1", "grove-topology-discover.1"] {
+        assert!(folder.path().join(page).exists(), "{page}");
+    }
+    let nowhere = folder.path().join("nowhere");
+    let output = grove().args(["man", "--into"]).arg(&nowhere).output().unwrap();
+    let complaint = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(
+        (output.status.code(), complaint.lines().count()),
+        (Some(2), 1),
+        "{complaint}"
+    );
+}
+
+/// Bash itself completes with the script.
+#[test]
+fn bash_completes_a_command_that_is_begun() {
+    let script = grove().args(["completion", "bash"]).output().unwrap();
+    let folder = TempDir::new().unwrap();
+    let script = file(&folder, "grove", &String::from_utf8(script.stdout).unwrap());
+    let asks = "source \"$1\"; COMP_WORDS=(grove st); COMP_CWORD=1; _grove grove st grove; echo \"${COMPREPLY[@]}\"";
+    let mut bash = std::process::Command::new("bash");
+    let output = bash.args(["--norc", "-c", asks, "bash"]).arg(script).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), "status", "{said}");
+}
+
+#[test]
+fn called_by_kubectl_it_speaks_of_kubectl() {
+    let folder = TempDir::new().unwrap();
+    let plugin = folder.path().join("kubectl-grove");
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_grove"), &plugin).unwrap();
+    let usage = |program: &std::path::Path| {
+        let mut command = Command::new(program);
+        let output = command.env_clear().args(["explain", "--help"]).output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        let line = text.lines().find(|line| line.starts_with("Usage:"));
+        line.unwrap_or_default().to_owned()
+    };
+    assert_eq!(usage(&plugin), "Usage: kubectl grove explain [OPTIONS] <KIND> <NAME>");
+    let own = std::path::Path::new(env!("CARGO_BIN_EXE_grove"));
+    assert_eq!(usage(own), "Usage: grove explain [OPTIONS] <KIND> <NAME>");
+}
+
+#[test]
+fn without_a_cluster_the_demo_is_proposed() {
+    for args in [&["status"][..], &["explain", "pcs", "a"], &["topology", "list"]] {
+        let output = grove().args(args).output().unwrap();
+        let complaint = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(
+            (output.status.code(), complaint.lines().count()),
+            (Some(2), 1),
+            "{complaint}"
+        );
+        assert!(complaint.ends_with("or try: grove demo\n"), "{complaint}");
+    }
+}
+
 // shows: V3-16, V3-303, G244-37
 #[test]
 fn a_bad_configuration_is_exit_code_2_and_its_problems_only() {
@@ -220,7 +301,10 @@ fn the_roles_are_printed_for_operator_and_scheduler_as_they_are_by_default() {
 
 #[test]
 fn the_demo_tells_its_story_and_ends() {
-    let output = grove().args(["demo", "--once", "--nodes", "32"]).output().unwrap();
+    let mut demo = grove();
+    // On a machine that compiles meanwhile.
+    demo.timeout(std::time::Duration::from_secs(240));
+    let output = demo.args(["demo", "--once", "--nodes", "32"]).output().unwrap();
     let story = String::from_utf8(output.stdout).unwrap();
     assert!(
         output.status.success(),

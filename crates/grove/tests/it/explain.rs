@@ -5,13 +5,13 @@ use std::process::{Output, Stdio};
 use std::time::Duration;
 
 use grove_api::{PodCliqueSet, PodGang};
-use kube::api::PostParams;
+use kube::api::{DeleteParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::runtime::wait::await_condition;
 use kube::{Api, Client, Config};
 use serde_json::Value;
-use tokio::io::{AsyncBufReadExt as _, BufReader};
-use tokio::process::{Child, Command};
+use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
+use tokio::process::{Child, ChildStdout, Command};
 use tokio::time::timeout;
 
 use crate::operator::{PATIENCE, terminate};
@@ -87,6 +87,60 @@ async fn client(kubeconfig: &Path) -> Client {
     Client::try_from(config).unwrap()
 }
 
+/// A command that goes on, and what it prints.
+struct Following {
+    lines: Lines<BufReader<ChildStdout>>,
+    _child: Child,
+}
+
+impl Following {
+    fn start(kubeconfig: &Path, args: &[&str]) -> Self {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_grove"))
+            .args(args)
+            .arg("--watch")
+            .arg("--kubeconfig")
+            .arg(kubeconfig)
+            .stdout(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .unwrap();
+        Self {
+            lines: BufReader::new(child.stdout.take().unwrap()).lines(),
+            _child: child,
+        }
+    }
+
+    /// The next line that is as it should be.
+    async fn line(&mut self, is_so: impl Fn(&str) -> bool) -> String {
+        let found = async {
+            while let Some(line) = self.lines.next_line().await.unwrap() {
+                if is_so(&line) {
+                    return line;
+                }
+            }
+            panic!("it ended")
+        };
+        timeout(PATIENCE, found).await.expect("such a line")
+    }
+
+    /// Waits for an answer in JSON that says this of a set: why it waits, or that it is not there.
+    async fn says(&mut self, name: &str, reason: Option<&str>) -> Vec<String> {
+        let items = |line: &str| {
+            let answer: Value = serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
+            answer["items"].as_array().cloned().unwrap_or_default()
+        };
+        let is_so = |line: &str| {
+            let found = items(line).into_iter().find(|item| item["name"] == name);
+            found.map(|item| item["reason"].as_str().map(str::to_owned)) == reason.map(|reason| Some(reason.to_owned()))
+        };
+        let line = self.line(is_so).await;
+        items(&line)
+            .iter()
+            .map(|item| item["name"].as_str().unwrap_or_default().to_owned())
+            .collect()
+    }
+}
+
 #[tokio::test]
 async fn gangs_that_run_tell_where_and_gangs_that_wait_tell_why() {
     let (demo, kubeconfig) = demo().await;
@@ -98,11 +152,16 @@ async fn gangs_that_run_tell_where_and_gangs_that_wait_tell_why() {
     assert!(text.contains("required"), "{text}");
     assert!(text.contains("now   no better place is free"), "{text}");
 
+    // What goes on tells what was there, and then what changes.
+    let mut all = Following::start(&kubeconfig, &["status", "-A", "-o", "json"]);
+    let names = all.says("moe-giant", Some("TooLarge")).await;
+    assert_eq!(names, ["dgd-vllm", "llama-disagg", "moe-giant", "qwen-elastic"]);
+
     let client = client(&kubeconfig).await;
     let sets: Api<PodCliqueSet> = Api::default_namespaced(client.clone());
     let giant: PodCliqueSet = serde_saphyr::from_str(GIANT).unwrap();
     sets.create(&PostParams::default(), &giant).await.unwrap();
-    let gangs: Api<PodGang> = Api::default_namespaced(client);
+    let gangs: Api<PodGang> = Api::default_namespaced(client.clone());
     let is_explained = |gang: Option<&PodGang>| {
         let status = gang.and_then(|gang| gang.status.as_ref());
         status
@@ -111,6 +170,10 @@ async fn gangs_that_run_tell_where_and_gangs_that_wait_tell_why() {
     };
     let explained = await_condition(gangs, "giant-0", is_explained);
     timeout(PATIENCE, explained).await.unwrap().unwrap();
+
+    assert_eq!(all.says("giant", Some("TooLarge")).await.len(), 5);
+    let mut one = Following::start(&kubeconfig, &["explain", "pcs", "giant"]);
+    one.line(|line| line.contains("giant-0  PENDING")).await;
 
     let waiting = explain(&kubeconfig, &["pcs", "giant"]).await;
     let text = String::from_utf8(waiting.stdout).unwrap();
@@ -156,7 +219,14 @@ async fn gangs_that_run_tell_where_and_gangs_that_wait_tell_why() {
     let unknown = explain(&kubeconfig, &["pcs", "gaint"]).await;
     assert_eq!(unknown.status.code(), Some(2));
     let said = String::from_utf8(unknown.stderr).unwrap();
-    assert!(said.contains("not found in namespace default"), "{said}");
+    assert!(
+        said.contains("not found in namespace default; did you mean \"giant\"?"),
+        "{said}"
+    );
+
+    sets.delete("giant", &DeleteParams::default()).await.unwrap();
+    one.line(|line| line == "no gangs any more").await;
+    assert_eq!(all.says("giant", None).await, names);
 
     let (code, _) = terminate(demo).await;
     assert_eq!(code, Some(0));

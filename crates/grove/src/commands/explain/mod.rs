@@ -14,11 +14,13 @@ use grove_api::{ClusterTopology, PodCliqueSet, PodGang, labels};
 use grove_topology::Topology;
 use jiff::Timestamp;
 use kube::api::{Api, ListParams};
+use kube::runtime::watcher;
 use kube::{Client, ResourceExt};
 use serde::Serialize;
 
 use crate::client::{Cluster, no_answer};
 use crate::exit::{self, Failure};
+use crate::follow::{Screen, follow, kept, objects};
 use crate::output::{self, Answer, Format, columns, row};
 use crate::words::{self, age};
 use better::Today;
@@ -37,6 +39,9 @@ pub(crate) struct Args {
     /// Also says whether gangs that run would be placed better today; reads all nodes and pods
     #[arg(long)]
     deep: bool,
+    /// Go on, and explain it again whenever it changes
+    #[arg(short, long, conflicts_with = "deep")]
+    watch: bool,
     /// How to print: table for people, json or yaml for programs
     #[arg(short, long, value_enum, default_value_t = Format::Table)]
     output: Format,
@@ -82,13 +87,16 @@ struct Scope {
 }
 
 pub(crate) fn run(args: &Args) -> ExitCode {
-    exit::answer(answer(args, Timestamp::now()))
+    exit::answer(answer(args, Timestamp::now))
 }
 
-async fn answer(args: &Args, now: Timestamp) -> Result<ExitCode, Failure> {
+async fn answer(args: &Args, clock: fn() -> Timestamp) -> Result<ExitCode, Failure> {
     let cluster = Cluster::reach(args.kubeconfig.as_deref()).await?;
     let failed = |error| Failure::NoAnswer(no_answer(&cluster.address, error));
     let gangs = gangs(&cluster, args).await?;
+    if args.watch {
+        return watch(&cluster, args, clock).await;
+    }
     let topologies = topologies(&cluster.client, &gangs).await;
     let mut items: Vec<Item> = gangs.iter().map(|gang| item(gang, &topologies)).collect();
     if args.deep {
@@ -97,8 +105,8 @@ async fn answer(args: &Args, now: Timestamp) -> Result<ExitCode, Failure> {
             item.today = Some(today.better(gang));
         }
     }
-    let answer = Answer::new("Explanation", now, items);
-    output::print(args.output, &answer, |answer| table(answer, now))?;
+    let answer = Answer::new("Explanation", clock(), items);
+    output::print(args.output, &answer, table)?;
     let is_pending = answer.items.iter().any(|item| item.state != RUNNING);
     Ok(if is_pending {
         exit::FINDING.into()
@@ -107,15 +115,36 @@ async fn answer(args: &Args, now: Timestamp) -> Result<ExitCode, Failure> {
     })
 }
 
+/// The same again whenever one of the gangs changes.
+async fn watch(cluster: &Cluster, args: &Args, clock: fn() -> Timestamp) -> Result<ExitCode, Failure> {
+    let asked = match args.kind {
+        Kind::Pg => watcher::Config::default().fields(&format!("metadata.name={}", args.name)),
+        Kind::Pcs => watcher::Config::default().labels(&selector(args)),
+    };
+    let (gangs, changes) = kept::<PodGang>(Api::namespaced(cluster.client.clone(), &args.namespace), asked);
+    follow(vec![changes], Screen::new(args.output), async |screen| {
+        let gangs = objects(&gangs);
+        let topologies = topologies(&cluster.client, &gangs).await;
+        let items = gangs.iter().map(|gang| item(gang, &topologies)).collect();
+        screen.show(&Answer::new("Explanation", clock(), items), table)
+    })
+    .await?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The gangs of a set.
+fn selector(args: &Args) -> String {
+    format!("{}={}", labels::PART_OF, args.name)
+}
+
 /// The gangs that are asked about.
 async fn gangs(cluster: &Cluster, args: &Args) -> Result<Vec<PodGang>, Failure> {
     let failed = |error| Failure::NoAnswer(no_answer(&cluster.address, error));
     let api: Api<PodGang> = Api::namespaced(cluster.client.clone(), &args.namespace);
-    let selector = format!("{}={}", labels::PART_OF, args.name);
     let found = match args.kind {
         Kind::Pg => api.get_opt(&args.name).await.map_err(failed)?.into_iter().collect(),
         Kind::Pcs => {
-            api.list(&ListParams::default().labels(&selector))
+            api.list(&ListParams::default().labels(&selector(args)))
                 .await
                 .map_err(failed)?
                 .items
@@ -235,7 +264,11 @@ fn item(gang: &PodGang, topologies: &[Topology]) -> Item {
     }
 }
 
-fn table(answer: &Answer<Item>, now: Timestamp) -> String {
+fn table(answer: &Answer<Item>) -> String {
+    let now = answer.generated_at;
+    if answer.items.is_empty() {
+        return "no gangs any more".to_owned();
+    }
     let paragraphs: Vec<String> = answer
         .items
         .iter()
@@ -319,7 +352,7 @@ mod tests {
     fn told(status: serde_json::Value) -> String {
         let now: Timestamp = "2026-01-01T00:04:12Z".parse().unwrap();
         let answer = Answer::new("Explanation", now, vec![item(&gang(status), &[])]);
-        table(&answer, now)
+        table(&answer)
     }
 
     fn condition(status: &str) -> serde_json::Value {
