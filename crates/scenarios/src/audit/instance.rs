@@ -76,7 +76,7 @@ impl Audit {
         };
         let required = |constraint: &Value| levels.depth(&constraint["packConstraint"]["required"]);
         let mut replica = scope(None, 0);
-        if !self.spills {
+        if !self.terms.spills {
             replica.required = levels.depth(object::replica_level(gang));
             replica.others = self.siblings(key, gang);
         }

@@ -12,7 +12,7 @@ mod object;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use grove_plancheck::check;
+use grove_plancheck::{Fault, check};
 use grove_simcluster::history::History;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
@@ -24,6 +24,44 @@ pub const RESOURCES: [&str; 4] = ["nodes", "pods", "podgangs", "clustertopologie
 
 /// How long a gang that never was whole may keep pods below its minimum, and one second for the deletions to arrive.
 const GRACE: SignedDuration = SignedDuration::from_secs(31);
+
+/// What the judge goes by.
+#[derive(Clone, Copy, Debug)]
+pub struct Terms {
+    /// Gangs of a replica need not share its domain.
+    pub spills: bool,
+    /// How long a gang that never was whole may keep pods below its minimum.
+    pub grace: SignedDuration,
+}
+
+impl Terms {
+    /// Those of a cluster on which everybody answers.
+    pub fn calm(spills: bool) -> Self {
+        Self { spills, grace: GRACE }
+    }
+}
+
+/// What no moment may show.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Wrong {
+    #[error("gang {0:?} is half bound for {1}")]
+    HalfBound(Key, SignedDuration),
+    #[error("gang {0:?}: {1:?}")]
+    Placement(Key, Vec<Fault>),
+    #[error("node {0} is over capacity: {1:?}")]
+    OverCapacity(String, Vec<i64>),
+}
+
+impl Wrong {
+    /// Whether a node holds more than it has.
+    pub fn is_overcommitment(&self) -> bool {
+        match self {
+            Self::HalfBound(..) => false,
+            Self::Placement(_, faults) => faults.iter().any(|fault| matches!(fault, Fault::Overcommitted { .. })),
+            Self::OverCapacity(..) => true,
+        }
+    }
+}
 
 /// One write.
 #[derive(Clone, Debug)]
@@ -37,6 +75,7 @@ pub struct Moment {
     pub time: Timestamp,
 }
 
+/// Namespace and name.
 type Key = (String, String);
 
 /// A cluster at one moment of its history.
@@ -55,17 +94,23 @@ pub struct Audit {
     bound_at: BTreeMap<Key, Timestamp>,
     /// Pods that were bound before their gang got its present constraints: those are no promise to them.
     settled: BTreeSet<Key>,
-    /// Gangs of a replica need not share its domain.
-    spills: bool,
+    terms: Terms,
     /// Pods that were bound.
     pub binds: usize,
 }
 
+impl Default for Terms {
+    fn default() -> Self {
+        Self::calm(false)
+    }
+}
+
 impl Audit {
-    /// Judges every moment, in the order in which they were. The audit at the last of them.
-    pub fn of(moments: impl IntoIterator<Item = Moment>, spills: bool) -> Self {
+    /// Judges every moment, in the order in which they were. The audit at the last of them; what was wrong, if something
+    /// was.
+    pub fn judged(moments: impl IntoIterator<Item = Moment>, terms: Terms) -> Result<Self, Wrong> {
         let mut audit = Self {
-            spills,
+            terms,
             ..Self::default()
         };
         for moment in moments {
@@ -74,13 +119,18 @@ impl Audit {
                 if is_bind {
                     audit.binds += 1;
                     audit.bound_at.insert(gang.clone(), time);
-                    audit.judge(&gang);
+                    audit.judge(&gang)?;
                 }
                 audit.sort(gang);
             }
-            audit.judge_halves(time);
+            audit.judge_halves(time)?;
         }
-        audit
+        Ok(audit)
+    }
+
+    /// The same in a test, which fails if something was wrong.
+    pub fn of(moments: impl IntoIterator<Item = Moment>, spills: bool) -> Self {
+        Self::judged(moments, Terms::calm(spills)).unwrap_or_else(|wrong| panic!("{wrong}"))
     }
 
     /// Judges every moment of an embedded cluster.
@@ -172,12 +222,15 @@ impl Audit {
     }
 
     /// Gangs that have some of their minimum and not all of it, for longer than the grace.
-    fn judge_halves(&self, now: Timestamp) {
+    fn judge_halves(&self, now: Timestamp) -> Result<(), Wrong> {
         for key in &self.halves {
             let last = self.bound_at.get(key).copied().unwrap_or(now);
             let since = now.duration_since(last);
-            assert!(since <= GRACE, "gang {key:?} is half bound for {since}");
+            if since > self.terms.grace {
+                return Err(Wrong::HalfBound(key.clone(), since));
+            }
         }
+        Ok(())
     }
 
     /// How many pods of a gang are bound, and whether every pod-group has its minimum.
@@ -208,24 +261,27 @@ impl Audit {
     }
 
     /// Judges where the pods of a gang are, as one plan on a cluster in which all others run.
-    fn judge(&self, key: &Key) {
+    fn judge(&self, key: &Key) -> Result<(), Wrong> {
         let Some(gang) = self.gangs.get(key) else {
             return self.judge_capacity();
         };
         let (instance, puts) = self.instance(key, gang);
         let faults = check(&instance, &puts);
-        assert!(faults.is_empty(), "gang {key:?}: {faults:?}");
+        match faults.is_empty() {
+            true => Ok(()),
+            false => Err(Wrong::Placement(key.clone(), faults)),
+        }
     }
 
     /// No node holds more than it has.
-    fn judge_capacity(&self) {
+    fn judge_capacity(&self) -> Result<(), Wrong> {
         for node in self.nodes.keys() {
             let free = self.free(node, &BTreeSet::new());
-            assert!(
-                free.iter().all(|free| *free >= 0),
-                "node {node} is over capacity: {free:?}"
-            );
+            if free.iter().any(|free| *free < 0) {
+                return Err(Wrong::OverCapacity(node.clone(), free));
+            }
         }
+        Ok(())
     }
 }
 
