@@ -40,6 +40,12 @@ enum Chore {
         #[arg(default_value_t = 200_000)]
         cases: u64,
     },
+    /// Plays all of Grove with faults on embedded clusters, and judges every run; `campaign --help` has more.
+    #[command(disable_help_flag = true)]
+    Campaign {
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<String>,
+    },
     /// Makes what is shipped: an image with one static program, the chart, and the program with its manual, as archives.
     Dist(dist::Args),
     /// Builds, starts and stops the real control plane for tests.
@@ -54,6 +60,7 @@ fn main() -> ExitCode {
         Chore::Bench(args) => bench::run(&args),
         Chore::Dist(args) => dist::run(&args),
         Chore::Exact { cases } => exact(cases),
+        Chore::Campaign { args } => campaign(&args),
         Chore::Kit(args) => return kit::run(args),
     };
     match outcome {
@@ -80,6 +87,26 @@ fn exact(cases: u64) -> anyhow::Result<()> {
     ];
     let status = Command::new("cargo").current_dir(root()).args(args).status()?;
     ensure!(status.success(), "the engine differs from brute force; see above");
+    Ok(())
+}
+
+/// The campaign is an example of its crate, optimised: it plays thousands of clusters.
+fn campaign(args: &[String]) -> anyhow::Result<()> {
+    let run = [
+        "run",
+        "--release",
+        "--package",
+        "grove-campaign",
+        "--example",
+        "campaign",
+        "--",
+    ];
+    let status = Command::new("cargo")
+        .current_dir(root())
+        .args(run)
+        .args(args)
+        .status()?;
+    ensure!(status.success(), "a run broke a rule; see above");
     Ok(())
 }
 

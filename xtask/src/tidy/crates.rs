@@ -53,6 +53,18 @@ const MAY_USE: &[(&str, &[&str])] = &[
         &["grove-api", "grove-runtime", "grove-topology", "grove-workload"],
     ),
     ("grove-scenarios", &["grove-api", "grove-plancheck", "grove-simcluster"]),
+    (
+        "grove-campaign",
+        &[
+            "grove-api",
+            "grove-admission",
+            "grove-controllers",
+            "grove-dynamo",
+            "grove-scenarios",
+            "grove-scheduler",
+            "grove-simcluster",
+        ],
+    ),
     ("grove-e2e", &[]),
     (
         "grove",

@@ -1,0 +1,72 @@
+//! An eighth of all places to die, another one for every commit, and some hundred mixes of faults.
+//! `cargo xtask campaign` plays all of them, and as many seeds as it is told to.
+
+use std::process::Command;
+
+use grove_campaign::{Campaign, Plot, Row, Verdict, scenarios};
+
+/// Seeds of every run.
+const SEEDS: u64 = 300;
+const PARTS: usize = 8;
+
+fn all() -> Campaign {
+    let names: Vec<String> = scenarios().iter().map(|scenario| scenario.name.to_owned()).collect();
+    let campaign = Campaign::learn(&names, 1).expect("scenarios that can be played");
+    for (scenario, learned) in campaign.learned() {
+        assert!(learned.violations.is_empty(), "{scenario}: {:?}", learned.violations);
+    }
+    campaign
+}
+
+/// Which part of the places to die is this commit's.
+fn part() -> usize {
+    let head = Command::new("git")
+        .args(["rev-parse", "HEAD"])
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .output();
+    // A source archive has no commit.
+    let head = head.map(|output| output.stdout).unwrap_or_default();
+    head.iter().map(|byte| usize::from(*byte)).sum::<usize>() % PARTS
+}
+
+fn no_rule_is_broken(campaign: &Campaign, plots: &[(Row, Plot)]) -> Vec<Verdict> {
+    let verdicts = campaign.try_all(plots, 1, &|_| {}).expect("runs");
+    let broken = verdicts.iter().filter(|verdict| !verdict.violations.is_empty());
+    let words: Vec<String> = broken
+        .map(|verdict| {
+            let plot = serde_json::to_string(&verdict.plot).expect("a plot");
+            format!("{:?}\n  cargo xtask campaign --replay '{plot}'", verdict.violations)
+        })
+        .collect();
+    assert!(
+        words.is_empty(),
+        "{} of {} runs:\n{}",
+        words.len(),
+        plots.len(),
+        words.join("\n")
+    );
+    verdicts
+}
+
+#[test]
+fn killed_at_an_eighth_of_all_writes() {
+    let campaign = all();
+    let part = part();
+    let mine = campaign.kills().into_iter().enumerate();
+    let plots: Vec<(Row, Plot)> = mine
+        .filter(|(index, _)| index % PARTS == part)
+        .map(|(_, plot)| plot)
+        .collect();
+    println!("part {} of {PARTS}: {} places to die", part + 1, plots.len());
+    let verdicts = no_rule_is_broken(&campaign, &plots);
+    let kills: usize = verdicts.iter().map(|verdict| verdict.kills).sum();
+    // Statuses that wait for their burst may be written once more or less often.
+    assert!(kills * 10 >= plots.len() * 9, "{kills} kills in {} runs", plots.len());
+}
+
+#[test]
+fn mixes_of_faults() {
+    let campaign = all();
+    let drawn: Vec<(Row, Plot)> = (0..SEEDS).filter_map(|seed| campaign.drawn(seed, &Row::ALL)).collect();
+    no_rule_is_broken(&campaign, &drawn);
+}
