@@ -320,6 +320,7 @@ fn the_demo_tells_its_story_and_ends() {
         "prefill in rack z1b",
         "qwen-elastic  scaled from 1 to 4: 8 pods, 4 gangs: block z1b",
         "moe-giant     PENDING, on purpose. TooLarge: ",
+        "dgd-vllm      Dynamo graph: 5 pods, one gang: block z1b",
     ] {
         assert!(story.contains(line), "{line} is not in\n{story}");
     }

@@ -116,7 +116,7 @@ fn look_around(page: &str, embedded: &Embedded) {
     println!("Look around, in another terminal:");
     println!();
     println!("    export KUBECONFIG={}", embedded.kubeconfig().display());
-    println!("    kubectl get podcliquesets,podgangs,pods -o wide");
+    println!("    kubectl get dynamographdeployments,podcliquesets,podgangs,pods -o wide");
     println!("    kubectl get nodes -L topology.kubernetes.io/zone,topology.kubernetes.io/rack");
     println!("    kubectl scale podcliquescalinggroup qwen-elastic-0-server --replicas 5");
     println!("    kubectl delete podcliqueset moe-giant");

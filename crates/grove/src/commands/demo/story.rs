@@ -7,10 +7,14 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use futures::StreamExt as _;
 use grove_api::podgang::{PendingExplanation, PodGangPhase, ScopePlacement};
-use grove_api::{PodCliqueScalingGroup, PodCliqueSet, PodGang, labels};
+use grove_api::{DynamoGraphDeployment, PodCliqueScalingGroup, PodCliqueSet, PodGang, labels};
+use k8s_openapi::NamespaceResourceScope;
 use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
+use kube::runtime::wait::await_condition;
 use kube::runtime::{WatchStreamExt as _, watcher};
-use kube::{Client, ResourceExt};
+use kube::{Client, Resource, ResourceExt};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::json;
 
 use crate::racks::LEVELS;
@@ -20,6 +24,7 @@ const NAMESPACE: &str = "default";
 const DISAGGREGATED: &str = include_str!("../../../../../examples/demo/llama-disagg.yaml");
 const ELASTIC: &str = include_str!("../../../../../examples/demo/qwen-elastic.yaml");
 const GIANT: &str = include_str!("../../../../../examples/demo/moe-giant.yaml");
+const GRAPH: &str = include_str!("../../../../../examples/demo/dgd-vllm.yaml");
 
 /// The scaling group that grows, and how far.
 const GROWS: &str = "qwen-elastic-0-server";
@@ -49,16 +54,19 @@ impl Story {
         println!("{:>5.1}s  {who:<13} {what}", self.begun.elapsed().as_secs_f64());
     }
 
-    /// The whole of it. Everything is applied at once, as a cluster gets it, and told one after the other.
+    /// The whole of it. Three are applied at once, as a cluster gets them, and told one after the other; the graph comes
+    /// when the group has grown, so that it does not take the room that the group grows into.
     pub(super) async fn run(&self) -> Result<()> {
-        let disaggregated = self.create(read(DISAGGREGATED)?).await?;
-        let elastic = self.create(read(ELASTIC)?).await?;
+        let disaggregated = self.create::<PodCliqueSet>(read(DISAGGREGATED)?).await?;
+        let elastic = self.create::<PodCliqueSet>(read(ELASTIC)?).await?;
         let giant = self.create(self.giant()?).await?;
         // Nested constraints: a block, and racks inside it.
         self.tell_landed(&disaggregated).await?;
         self.tell_landed(&elastic).await?;
         self.tell_waiting(&giant).await?;
-        self.tell_grown(&elastic).await
+        self.tell_grown(&elastic).await?;
+        let graph = self.create::<DynamoGraphDeployment>(read(GRAPH)?).await?;
+        self.tell_served(&graph).await
     }
 
     /// A scaling group grows, inside its block.
@@ -89,6 +97,24 @@ impl Story {
         Ok(())
     }
 
+    /// A graph of Dynamo runs as a gang of a set of its own name, and says so itself.
+    async fn tell_served(&self, graph: &str) -> Result<()> {
+        let gangs = self.running(graph, 1).await?;
+        let graphs: Api<DynamoGraphDeployment> = Api::namespaced(self.client.clone(), NAMESPACE);
+        let is_served = |graph: Option<&DynamoGraphDeployment>| {
+            let state = graph.and_then(|graph| graph.status.as_ref()?.state.as_deref());
+            state == Some("successful")
+        };
+        let served = await_condition(graphs, graph, is_served);
+        tokio::time::timeout(self.patience, served)
+            .await
+            .with_context(|| format!("the gang of {graph} runs, and the graph does not say so"))??;
+        for gang in gangs {
+            self.tell(graph, &format!("Dynamo graph: {}", landed(&gang)));
+        }
+        Ok(())
+    }
+
     async fn tell_landed(&self, set: &str) -> Result<()> {
         for gang in self.running(set, 1).await? {
             self.tell(set, &landed(&gang));
@@ -98,17 +124,21 @@ impl Story {
 
     /// One host more than a rack of this cluster has.
     fn giant(&self) -> Result<PodCliqueSet> {
-        let mut set = read(GIANT)?;
+        let mut set: PodCliqueSet = read(GIANT)?;
         for clique in &mut set.spec.template.cliques {
             clique.spec.replicas = i32::try_from(self.rack + 1)?;
         }
         Ok(set)
     }
 
-    async fn create(&self, set: PodCliqueSet) -> Result<String> {
-        let name = set.name_any();
-        let api: Api<PodCliqueSet> = Api::namespaced(self.client.clone(), NAMESPACE);
-        let created = api.create(&PostParams::default(), &set).await;
+    async fn create<K>(&self, object: K) -> Result<String>
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
+        K: Clone + std::fmt::Debug + Serialize + DeserializeOwned,
+    {
+        let name = object.name_any();
+        let api: Api<K> = Api::namespaced(self.client.clone(), NAMESPACE);
+        let created = api.create(&PostParams::default(), &object).await;
         created.with_context(|| format!("cannot create {name}"))?;
         Ok(name)
     }
@@ -138,7 +168,7 @@ impl Story {
     }
 }
 
-fn read(manifest: &str) -> Result<PodCliqueSet> {
+fn read<K: DeserializeOwned>(manifest: &str) -> Result<K> {
     serde_saphyr::from_str(manifest).context("a manifest of the demo")
 }
 
