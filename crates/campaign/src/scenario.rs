@@ -31,6 +31,10 @@ impl Kind {
         Self::Service,
     ];
 
+    /// Those that Grove makes. What is written into a set is passed on to its gangs, so a storm on sets would be work to do
+    /// and no noise.
+    pub(crate) const OWNED: [Self; 5] = [Self::Group, Self::Clique, Self::Gang, Self::Pod, Self::Service];
+
     pub(crate) fn of(object: &Value) -> Self {
         match object["kind"].as_str().unwrap_or_default() {
             "DynamoGraphDeployment" => Self::Graph,

@@ -50,7 +50,11 @@ impl Change {
         let (plural, namespace, name) = &self.key;
         let verb = self.verb.map_or_else(|| "write".to_owned(), |verb| verb.to_string());
         let user = self.user.rsplit(':').next().unwrap_or_default();
-        format!("{verb} {plural} {namespace}/{name} by {user} at {}", self.time)
+        let revision = self.revision;
+        format!(
+            "{verb} {plural} {namespace}/{name} by {user} at {} (revision {revision})",
+            self.time
+        )
     }
 }
 

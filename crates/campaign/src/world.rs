@@ -279,11 +279,12 @@ async fn storm(cluster: Arc<Cluster>, client: Client, per_second: u32, seconds: 
     let end = Instant::now() + Duration::from_secs(seconds);
     let mut count = 0_usize;
     while Instant::now() < end {
-        let kind = Kind::MARKED[count % Kind::MARKED.len()];
+        let kind = Kind::OWNED[count % Kind::OWNED.len()];
         let resource = kind.resource();
         let names = cluster.store().list(&resource, Some(NAMESPACE)).items;
-        if let Some((key, _)) = names.get(count / Kind::MARKED.len() % names.len().max(1)) {
-            let patch = json!({"metadata": {"annotations": {"example.com/count": count.to_string()}}});
+        if let Some((key, _)) = names.get(count / Kind::OWNED.len() % names.len().max(1)) {
+            let annotations = json!({format!("{FOREIGN}count"): count.to_string()});
+            let patch = json!({"metadata": {"annotations": annotations}});
             // It may be gone by now, or the request may be lost: the next one comes soon.
             let _ = client.request::<Value>(patching(&kind.at(&key.name), &patch)).await;
         }

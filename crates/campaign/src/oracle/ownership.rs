@@ -17,7 +17,7 @@ pub(super) fn foreign_touched(played: &Played) -> Vec<String> {
         let (before, after) = (change.before.as_deref()?, change.after.as_deref()?);
         let (before, after) = (foreign(before), foreign(after));
         let lost: Vec<&String> = before.difference(&after).collect();
-        (!lost.is_empty()).then(|| format!("{} touched {lost:?}", change.words()))
+        (!lost.is_empty()).then(|| format!("{} touched {lost:?} and left {after:?}", change.words()))
     });
     touched.collect()
 }
