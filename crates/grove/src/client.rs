@@ -12,6 +12,7 @@ use kube::{Api, Client, Config};
 use tokio::time::{Instant, timeout};
 use tower::util::option_layer;
 
+use crate::api_writes::ApiWrites;
 use crate::exit::{Failure, one_line};
 use crate::rate_limit::RateLimitLayer;
 
@@ -37,8 +38,12 @@ pub(crate) struct Cluster {
 
 impl Cluster {
     /// Sets up the client; sends nothing. Without `kubeconfig` the usual places are tried: `$KUBECONFIG`, the home
-    /// directory, then the pod's service account.
-    pub(crate) async fn connect(kubeconfig: Option<&Path>, connection: &ClientConnection) -> Result<Self, Failure> {
+    /// directory, then the pod's service account. What is written is counted.
+    pub(crate) async fn connect(
+        kubeconfig: Option<&Path>,
+        connection: &ClientConnection,
+        writes: &ApiWrites,
+    ) -> Result<Self, Failure> {
         let config = match kubeconfig {
             Some(path) => from_file(path).await?,
             None => Config::infer().await.map_err(|error| {
@@ -61,7 +66,7 @@ impl Cluster {
         };
         let lease_client = Client::try_from(config.clone()).map_err(refused)?;
         let builder = ClientBuilder::try_from(config).map_err(refused)?;
-        let client = builder.with_layer(&option_layer(limit)).build();
+        let client = builder.with_layer(&option_layer(limit)).with_layer(writes).build();
         Ok(Self {
             client,
             lease_client,
@@ -76,7 +81,7 @@ impl Cluster {
     pub(crate) async fn reach(kubeconfig: Option<&Path>) -> Result<Self, Failure> {
         // The only provider in the binary; it can be installed already when commands share a process.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let cluster = Self::connect(kubeconfig, &ClientConnection::default()).await?;
+        let cluster = Self::connect(kubeconfig, &ClientConnection::default(), &ApiWrites::default()).await?;
         cluster.own_user().await?;
         Ok(cluster)
     }

@@ -4,6 +4,7 @@
 //! configuration error, 3 no answer (see [`exit`]).
 
 mod admission;
+mod api_writes;
 mod client;
 mod commands;
 mod controllers;

@@ -1,40 +1,51 @@
-//! The operator's metrics: one registry as a value, without globals. What is about the process is read at each
-//! scrape, so it cannot be stale.
+//! The metrics of a process: one registry as a value, without globals. What is about the process is read at each scrape,
+//! so it cannot be stale.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
+use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 
+use crate::api_writes::ApiWrites;
+
 /// What `/metrics` answers with.
 pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct Component {
+    component: &'static str,
+}
 
 #[derive(Debug, Clone)]
 pub(crate) struct Metrics {
     registry: Arc<Registry>,
+    /// The writes of this process; its client counts them.
+    pub(crate) writes: ApiWrites,
     is_leader: Gauge<u64, AtomicU64>,
 }
 
 impl Metrics {
-    /// With metrics of the caller's own beside those of every process.
-    pub(crate) fn with(register: impl FnOnce(&mut Registry)) -> Self {
+    /// Those of a component: its own beside those of every process.
+    pub(crate) fn of(component: &'static str, register: impl FnOnce(&mut Registry)) -> Self {
         let mut registry = Registry::default();
         register(&mut registry);
         let build = Info::new(vec![("version", env!("CARGO_PKG_VERSION"))]);
         registry.register("grove_build", "The version of this binary", build);
-        let is_leader = Gauge::default();
-        registry.register(
-            "grove_operator_leader",
-            "1 while this replica leads, else 0",
-            is_leader.clone(),
-        );
+        let leaders = Family::<Component, Gauge<u64, AtomicU64>>::default();
+        let is_leader = leaders.get_or_create_owned(&Component { component });
+        registry.register("grove_leader", "1 while this replica leads, else 0", leaders);
+        let writes = ApiWrites::default();
+        writes.register(&mut registry);
         #[cfg(target_os = "linux")]
         registry.register_collector(Box::new(process::ProcessCollector));
         Self {
             registry: Arc::new(registry),
+            writes,
             is_leader,
         }
     }
@@ -124,7 +135,7 @@ mod process {
 mod tests {
     use super::*;
 
-    /// The value of a metric without labels.
+    /// The value of a series.
     fn value(text: &str, name: &str) -> f64 {
         let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
         line.unwrap_or_else(|| panic!("{name} is not in:\n{text}"))
@@ -134,11 +145,12 @@ mod tests {
 
     #[test]
     fn leadership_and_version_are_told() {
-        let metrics = Metrics::with(|_| {});
-        assert_eq!(value(&metrics.render().unwrap(), "grove_operator_leader"), 0.0);
+        let metrics = Metrics::of("operator", |_| {});
+        let leader = "grove_leader{component=\"operator\"}";
+        assert_eq!(value(&metrics.render().unwrap(), leader), 0.0);
         metrics.set_leader(true);
         let text = metrics.render().unwrap();
-        assert_eq!(value(&text, "grove_operator_leader"), 1.0);
+        assert_eq!(value(&text, leader), 1.0);
         let version = format!("grove_build_info{{version=\"{}\"}} 1", env!("CARGO_PKG_VERSION"));
         assert!(text.contains(&version), "{text}");
         assert!(text.ends_with("# EOF\n"), "OpenMetrics ends with a marker");
@@ -147,7 +159,7 @@ mod tests {
     #[cfg(target_os = "linux")]
     #[test]
     fn the_process_metrics_are_true() {
-        let metrics = Metrics::with(|_| {});
+        let metrics = Metrics::of("operator", |_| {});
         let before = metrics.render().unwrap();
         let ballast = vec![1_u8; 64 << 20];
         let files: Vec<_> = (0..10)

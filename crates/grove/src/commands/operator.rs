@@ -118,7 +118,7 @@ async fn operate(configuration: &OperatorConfiguration, args: &Args) -> Result<(
     tracing::info!(version = env!("CARGO_PKG_VERSION"), "starting");
     let stop = stop_on_signal()?;
     let placing = grove_scheduler::Metrics::default();
-    let metrics = Metrics::with(|registry| {
+    let metrics = Metrics::of("operator", |registry| {
         if configuration.scheduler.has(ProfileName::DefaultScheduler) {
             placing.register(registry);
         }
@@ -136,7 +136,7 @@ async fn operate(configuration: &OperatorConfiguration, args: &Args) -> Result<(
 
     let mut serving = None;
     let mut reading = JoinSet::new();
-    let outcome = match stop.run_until_cancelled(settle(configuration, args)).await {
+    let outcome = match stop.run_until_cancelled(settle(configuration, args, &metrics)).await {
         // Told to stop before there was anything to stop.
         None => Ok(()),
         Some(Err(failure)) => Err(failure),
@@ -194,18 +194,23 @@ async fn operate(configuration: &OperatorConfiguration, args: &Args) -> Result<(
 pub(super) async fn reach(
     configuration: &OperatorConfiguration,
     kubeconfig: Option<&Path>,
+    metrics: &Metrics,
 ) -> Result<(Cluster, String), Failure> {
     // The only provider in the binary; it can be installed already when commands share a process.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let cluster = Cluster::connect(kubeconfig, &configuration.runtime_client_connection).await?;
+    let cluster = Cluster::connect(kubeconfig, &configuration.runtime_client_connection, &metrics.writes).await?;
     let user = cluster.own_user().await?;
     tracing::info!(address = cluster.address, user, "reached the API server");
     Ok((cluster, user))
 }
 
 /// The same, with the settings that are in force there.
-async fn settle(configuration: &OperatorConfiguration, args: &Args) -> Result<(Cluster, String, Settings), Failure> {
-    let (cluster, user) = reach(configuration, args.kubeconfig.as_deref()).await?;
+async fn settle(
+    configuration: &OperatorConfiguration,
+    args: &Args,
+    metrics: &Metrics,
+) -> Result<(Cluster, String, Settings), Failure> {
+    let (cluster, user) = reach(configuration, args.kubeconfig.as_deref(), metrics).await?;
     let settings = controllers::settings(configuration, &args.image);
     let settings = grove_controllers::settle(&cluster.client, settings).await?;
     Ok((cluster, user, settings))

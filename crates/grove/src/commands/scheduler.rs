@@ -70,10 +70,10 @@ async fn schedule(configuration: &OperatorConfiguration, args: &Args) -> Result<
     tracing::info!(version = env!("CARGO_PKG_VERSION"), "starting the scheduler");
     let stop = stop_on_signal()?;
     let counts = grove_scheduler::Metrics::default();
-    let metrics = Metrics::with(|registry| counts.register(registry));
+    let metrics = Metrics::of("scheduler", |registry| counts.register(registry));
     let (stage, watched_stage) = watch::channel(Stage::Starting("the API server"));
     let servers = Servers::start(configuration, &metrics, watched_stage).await?;
-    let reached = reach(configuration, args.kubeconfig.as_deref());
+    let reached = reach(configuration, args.kubeconfig.as_deref(), &metrics);
     let outcome = match stop.run_until_cancelled(reached).await {
         // Told to stop before there was anything to stop.
         None => Ok(()),

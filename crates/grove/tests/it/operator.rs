@@ -171,6 +171,8 @@ async fn exit_code(mut child: Child) -> Option<i32> {
         .code()
 }
 
+const LEADS: &str = "grove_leader{component=\"operator\"} 1";
+const FOLLOWS: &str = "grove_leader{component=\"operator\"} 0";
 const ELECTION: &str =
     "leaderElection: {enabled: true, retryPeriod: 200ms, resourceName: grove, resourceNamespace: leases}\n";
 
@@ -193,7 +195,7 @@ async fn replicas_lead_one_after_the_other() {
     let address = listen(server.router()).await;
     let (first, second) = (Operator::new(address, ELECTION), Operator::new(address, ELECTION));
     let first_process = first.start(&[]);
-    eventually("elected", || first.metric("grove_operator_leader 1")).await;
+    eventually("elected", || first.metric(LEADS)).await;
     let lease = server.lease("leases", "grove").unwrap();
     assert_eq!(lease["leaseDurationSeconds"], 15);
     assert!(lease["holderIdentity"].is_string(), "{lease}");
@@ -202,13 +204,17 @@ async fn replicas_lead_one_after_the_other() {
     })
     .await;
 
+    // The only time that it writes this one: it was not there.
+    let written = "grove_api_writes_total{resource=\"secrets\",verb=\"create\",code=\"201\"} 1";
+    assert!(
+        first.metric(written).await,
+        "its certificates are kept in a Secret, and that is counted"
+    );
+
     let second_process = second.start(&[]);
     second.wait_for_ready().await;
     eventually("waiting", || async { second.log().contains("another replica leads") }).await;
-    assert!(
-        second.metric("grove_operator_leader 0").await,
-        "ready, but does not lead"
-    );
+    assert!(second.metric(FOLLOWS).await, "ready, but does not lead");
     assert_eq!(
         registered_port(address).await,
         Some(first.webhooks),
@@ -219,7 +225,7 @@ async fn replicas_lead_one_after_the_other() {
     assert_eq!(code, Some(0), "{}", first.log());
     assert!(took < STOP_MAX, "took {took:?}");
     assert!(first.log().contains("released the lease"), "{}", first.log());
-    eventually("succeeded", || second.metric("grove_operator_leader 1")).await;
+    eventually("succeeded", || second.metric(LEADS)).await;
     assert_eq!(server.lease("leases", "grove").unwrap()["leaseTransitions"], 1);
     eventually("registered in its place", || async {
         registered_port(address).await == Some(second.webhooks)
@@ -234,7 +240,7 @@ async fn a_lost_lease_ends_the_process() {
     let server = ApiServer::default();
     let operator = Operator::new(listen(server.router()).await, ELECTION);
     let process = operator.start(&[]);
-    eventually("elected", || operator.metric("grove_operator_leader 1")).await;
+    eventually("elected", || operator.metric(LEADS)).await;
     server.set_lease("leases", "grove", Some(serde_json::json!({"holderIdentity": "thief"})));
     // A renewal that is on its way may still win once; then the thief tries again.
     let ended = tokio::spawn(exit_code(process));
@@ -266,7 +272,7 @@ async fn a_leader_that_sends_slowly_renews_its_lease_in_time() {
     };
     // Longer than the deadline, which one other request outlasts.
     eventually("held", || async { seconds_held().is_some_and(|held| held >= 6) }).await;
-    assert!(operator.metric("grove_operator_leader 1").await, "{}", operator.log());
+    assert!(operator.metric(LEADS).await, "{}", operator.log());
     drop(process);
 }
 
