@@ -195,12 +195,25 @@ impl Shell {
                 }
                 Ok(())
             }
-            Err(kube::Error::Api(status)) if status.code == 404 || status.code == 409 => {
+            Err(kube::Error::Api(status)) if status.code == 404 => {
                 self.gone::<V>(key, uid);
                 Ok(())
             }
+            Err(kube::Error::Api(status)) if status.code == 409 => self.check_gone::<V>(key, uid).await,
             Err(error) => Err(WriteError::new(key, error)),
         }
+    }
+
+    /// Finds out what a deletion was refused for: the name may be another object's by now, so that ours is gone. But a
+    /// webhook refuses with any code that it likes, and what is taken for gone is never seen again.
+    async fn check_gone<V: Affects>(&self, key: &ObjectKey, uid: &str) -> Result<(), WriteError> {
+        let found = self.api::<V>(&key.namespace).get_opt(&key.name).await;
+        let found = found.map_err(|error| WriteError::new(key, error))?;
+        if found.is_some_and(|found| found.meta().uid.as_deref() == Some(uid)) {
+            return Err(WriteError::Outdated(key.clone()));
+        }
+        self.gone::<V>(key, uid);
+        Ok(())
     }
 
     fn gone<V: Affects>(&self, key: &ObjectKey, uid: &str) {

@@ -1,6 +1,8 @@
 //! The end of a set: everything goes with it, and a name that was used before begins anew.
 
 use grove_api::{PodClique, PodCliqueScalingGroup, PodCliqueSet, PodGang};
+use grove_simcluster::fault::{Match, RequestFault, Rule};
+use grove_simcluster::server::Verb;
 use k8s_openapi::api::apps::v1::ControllerRevision;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Service};
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
@@ -8,7 +10,7 @@ use kube::ResourceExt;
 use serde_json::json;
 
 use crate::support::workloads::{Minimum, Order, running, simple, workload};
-use crate::support::{NAMESPACE, World};
+use crate::support::{NAMESPACE, OPERATOR, World};
 
 /// What is left of anything that the operator makes.
 async fn remains(world: &World) -> Vec<String> {
@@ -198,4 +200,23 @@ async fn labels_that_somebody_takes_away_come_back() {
     world.settle().await;
     assert_eq!(world.uids_of("w-").await, before, "no pod was touched");
     assert_eq!(world.ready().await, 10);
+}
+
+/// Found by a campaign: whatever a deletion was refused for, the object was taken for gone and never seen again.
+#[tokio::test(start_paused = true)]
+async fn a_deletion_that_is_refused_is_tried_again() {
+    let world = World::with_places(4).await;
+    world.create_set(&simple("w", 2, 2)).await;
+    world.settle().await;
+    let deletions = Match::any()
+        .user(OPERATOR)
+        .resource("grove.io", "podcliques")
+        .verb(Verb::Delete);
+    let refused = Rule::request(deletions, RequestFault::Conflict);
+    world.cluster.faults().script([refused]);
+    world.scale::<PodCliqueSet>("w", 1).await;
+    world.settle().await;
+    let cliques = world.list::<PodClique>().await;
+    assert_eq!(cliques.keys().collect::<Vec<_>>(), ["w-0-a"]);
+    assert_eq!(world.ready().await, 2);
 }

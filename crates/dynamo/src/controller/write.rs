@@ -141,7 +141,7 @@ impl Shell {
         };
         match self.api::<K>(&key.namespace).delete(&key.name, &params).await {
             Ok(_) => Ok(()),
-            Err(kube::Error::Api(status)) if status.code == 404 || status.code == 409 => Ok(()),
+            Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
             Err(error) => Err(WriteError::new(key, error)),
         }
     }
