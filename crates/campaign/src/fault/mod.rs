@@ -171,7 +171,7 @@ impl Row {
             Self::Storm => ("storm", "another controller writes 10–50 times a second"),
             Self::Errors => (
                 "errors",
-                "429, 500, conflicts, timeouts and lost answers, 1–50 % of calls",
+                "429, 500, conflicts, timeouts and lost answers, up to 25 % of calls",
             ),
             Self::Webhooks => ("webhooks", "webhooks that answer or not"),
             Self::Clock => ("clock", "clocks that jump an hour, or run 5 % wrong"),
