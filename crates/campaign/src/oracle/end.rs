@@ -15,7 +15,7 @@ use crate::trace::state;
 use crate::world::{FOREIGN, NAMESPACE};
 
 /// Fields that differ from run to run, or say where something is.
-const DIFFERS: [&str; 14] = [
+const DIFFERS: [&str; 15] = [
     "uid",
     "resourceVersion",
     "managedFields",
@@ -29,6 +29,8 @@ const DIFFERS: [&str; 14] = [
     "clusterIP",
     "clusterIPs",
     "hostIP",
+    // Which pod an update took last.
+    "readyPodsSelectedToUpdate",
     // A hash of everything, the UID of the owner included.
     "nvidia.com/last-applied-hash",
 ];
