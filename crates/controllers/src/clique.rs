@@ -17,7 +17,7 @@ use grove_workload::observed::ObservedPod;
 use grove_workload::pod;
 use grove_workload::pods::{self, NewPod, Victim};
 use grove_workload::status::{self, Failure};
-use grove_workload::update::{self, CliqueUpdate};
+use grove_workload::update::{self, CliqueUpdate, Turn};
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use serde_json::json;
@@ -82,9 +82,13 @@ impl Seen {
         let Some(place) = Place::of(&self.around.set, clique) else {
             return Outcome::Settled;
         };
-        let has_turn = place.member.is_none() && update::has_turn(&expansion, place.replica);
+        // The group recreates its cliques whole.
+        let turn = match place.member {
+            None => update::turn(&expansion, place.replica),
+            Some(_) => Turn::Nothing,
+        };
         let generation = &self.around.facts.hashes.generation;
-        let update = update::clique_update(clique, &observed, generation, has_turn, shell.now());
+        let update = update::clique_update(clique, &observed, generation, turn, shell.now());
         let progress = clique.status.as_ref().and_then(|status| status.update_progress.clone());
         if !update.delete.is_empty() && update.progress != progress {
             // Progress goes before the deletions that it names: after a crash in between, it says what is going on.

@@ -47,8 +47,8 @@ async fn bring_in_order(shell: &Shell, group: &PodCliqueScalingGroup, around: &S
     let live = around.live();
     let expansion = around.expansion(shell, &live);
     let now = shell.now();
-    let has_turn = update::has_turn(&expansion, replica);
-    let update = update::group_update(&expansion, group, &around.cliques, has_turn, now);
+    let turn = update::turn(&expansion, replica);
+    let update = update::group_update(&expansion, group, &around.cliques, turn, now);
     let stored = group.status.as_ref().and_then(|status| status.update_progress.clone());
     let progresses = update.progress != stored;
     if progresses && !update.delete.is_empty() {

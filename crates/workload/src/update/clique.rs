@@ -5,7 +5,7 @@ use grove_api::podclique::{PodCliqueUpdateProgress, SelectedPods};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use super::may_take_one;
+use super::{Turn, may_take_one};
 use crate::availability::{PodCounts, minimum};
 use crate::observed::ObservedPod;
 use crate::pods::{Victim, VictimReason, template_hash};
@@ -27,12 +27,12 @@ impl CliqueUpdate {
     }
 }
 
-/// What to do about pods of an old template. `generation_hash` is the set's; without `has_turn` pods stay.
+/// What to do about pods of an old template. `generation_hash` is the set's.
 pub fn clique_update(
     clique: &PodClique,
     pods: &[ObservedPod],
     generation_hash: &str,
-    has_turn: bool,
+    turn: Turn,
     now: Timestamp,
 ) -> CliqueUpdate {
     let target = template_hash(clique);
@@ -40,7 +40,7 @@ pub fn clique_update(
     let stored = clique.status.as_ref().and_then(|status| status.update_progress.clone());
     let is_running = |progress: &PodCliqueUpdateProgress| progress.update_ended_at.is_none();
     let has_outdated = counts.updated < counts.live;
-    if !has_turn || (!has_outdated && !stored.as_ref().is_some_and(is_running)) {
+    if turn == Turn::Nothing || (!has_outdated && !stored.as_ref().is_some_and(is_running)) {
         return CliqueUpdate {
             progress: stored.map(|progress| ended(progress, now)),
             delete: vec![],
@@ -70,10 +70,12 @@ pub fn clique_update(
         .collect();
     let broken = outdated.iter().filter(|pod| !pod.is_ready());
     let mut delete: Vec<Victim> = broken.map(|pod| Victim::new(pod, VictimReason::Outdated)).collect();
-    let ready: Vec<&ObservedPod> = outdated.into_iter().filter(|pod| pod.is_ready()).collect();
-    let selected = select(clique, &ready, counts, progress.ready_pods_selected_to_update.take());
-    delete.extend(selected.victim.map(|pod| Victim::new(pod, VictimReason::Outdated)));
-    progress.ready_pods_selected_to_update = selected.pods;
+    if turn == Turn::Everything {
+        let ready: Vec<&ObservedPod> = outdated.into_iter().filter(|pod| pod.is_ready()).collect();
+        let selected = select(clique, &ready, counts, progress.ready_pods_selected_to_update.take());
+        delete.extend(selected.victim.map(|pod| Victim::new(pod, VictimReason::Outdated)));
+        progress.ready_pods_selected_to_update = selected.pods;
+    }
     CliqueUpdate {
         progress: Some(progress),
         delete,

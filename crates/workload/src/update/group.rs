@@ -8,7 +8,7 @@ use grove_api::{PodClique, PodCliqueScalingGroup};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use super::{is_converged, is_stale, may_take_one};
+use super::{Turn, is_converged, is_stale, may_take_one};
 use crate::availability::{group_minimum, group_replicas, is_available, is_whole};
 use crate::expand::Expansion;
 
@@ -37,12 +37,12 @@ struct Replica {
     is_available: bool,
 }
 
-/// What to do about replicas of old templates. Without `has_turn` they stay.
+/// What to do about replicas of old templates.
 pub fn group_update(
     expansion: &Expansion<'_>,
     group: &PodCliqueScalingGroup,
     cliques: &[impl Borrow<PodClique>],
-    has_turn: bool,
+    turn: Turn,
     now: Timestamp,
 ) -> GroupUpdate {
     let members = group_replicas(group, cliques);
@@ -58,7 +58,7 @@ pub fn group_update(
 
     let stored = group.status.as_ref().and_then(|status| status.update_progress.clone());
     let is_running = |progress: &ScalingGroupUpdateProgress| progress.update_ended_at.is_none();
-    if !has_turn || (!has_stale && !stored.as_ref().is_some_and(is_running)) {
+    if turn == Turn::Nothing || (!has_stale && !stored.as_ref().is_some_and(is_running)) {
         let progress = stored.map(|progress| counted(ended(progress, now), expansion, &members));
         return GroupUpdate {
             progress,
@@ -80,10 +80,12 @@ pub fn group_update(
         .iter()
         .filter(|(_, replica)| replica.is_stale && !replica.is_available);
     let mut delete: Vec<i32> = unavailable.map(|(index, _)| *index).collect();
-    let selected = progress.ready_replica_indices_selected_to_update.take();
-    let (selected, victim) = select(group, &replicas, selected);
-    progress.ready_replica_indices_selected_to_update = selected;
-    delete.extend(victim);
+    if turn == Turn::Everything {
+        let selected = progress.ready_replica_indices_selected_to_update.take();
+        let (selected, victim) = select(group, &replicas, selected);
+        progress.ready_replica_indices_selected_to_update = selected;
+        delete.extend(victim);
+    }
     let available = replicas.values().filter(|replica| replica.is_available).count() as i64;
     if is_current && available >= i64::from(group_minimum(group)) {
         progress = ended(progress, now);

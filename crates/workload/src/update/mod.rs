@@ -1,11 +1,10 @@
 //! Updates: how pods of an old template give way to pods of the new one.
 //!
-//! `RollingRecreate` replaces replica by replica. At most one replica that works is being updated at a time
-//! (`currentlyUpdating`), until it works again with the new template. A replica that does not work has nothing to lose:
-//! it is updated at once, so that an update that repairs is never held up by what is broken; the next one that works
-//! waits until it is repaired. Within a replica, ready
-//! pods of a standalone clique go one at a time, and replicas of a scaling group are recreated one at a time; what is not
-//! ready goes at once.
+//! `RollingRecreate` replaces replica by replica. What is ready is taken from one replica at a time, the one that the status
+//! names (`currentlyUpdating`), until it works again with the new template. What is broken in a replica that does not work
+//! is replaced at once, so that an update that repairs is never held up by what is broken; the next replica that works
+//! waits until it is repaired. Within a replica, ready pods of a standalone clique go one at a time, and replicas of a
+//! scaling group are recreated one at a time; what is not ready goes at once.
 //!
 //! `OnDelete` replaces nothing: whoever deletes a pod gets a new one.
 //!
@@ -55,22 +54,35 @@ pub fn is_converged(expansion: &Expansion<'_>, clique: &PodClique) -> bool {
     !is_stale(expansion, clique) && known == Some(hash) && is_available(clique)
 }
 
-/// Whether pods of this replica may be replaced now.
-pub fn has_turn(expansion: &Expansion<'_>, replica: i32) -> bool {
+/// What of a replica an update may replace now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    Nothing,
+    /// Only what is not ready. That a replica does not work is known from the status of its parts, which may be older than
+    /// its pods: nothing that serves may be taken for that.
+    Broken,
+    Everything,
+}
+
+/// What of this replica may be replaced now.
+pub fn turn(expansion: &Expansion<'_>, replica: i32) -> Turn {
     let set = expansion.set;
-    let Some(status) = &set.status else { return false };
-    let Some(progress) = &status.update_progress else {
-        return false;
+    let is_now = |hash: &Option<String>| hash.as_ref() == Some(&expansion.hashes.generation);
+    let status = set
+        .status
+        .as_ref()
+        .filter(|status| is_now(&status.current_generation_hash));
+    let progress = status.and_then(|status| status.update_progress.as_ref());
+    let Some(progress) = progress.filter(|progress| progress.update_ended_at.is_none()) else {
+        return Turn::Nothing;
     };
-    let is_this_update = status.current_generation_hash.as_ref() == Some(&expansion.hashes.generation);
-    let is_listed = progress
-        .currently_updating
-        .iter()
-        .any(|entry| entry.replica_index == replica);
-    expansion.strategy() == UpdateStrategyType::RollingRecreate
-        && is_this_update
-        && progress.update_ended_at.is_none()
-        && (is_listed || !is_replica_available(set, replica, expansion.live))
+    let mut listed = progress.currently_updating.iter();
+    match expansion.strategy() {
+        UpdateStrategyType::OnDelete => Turn::Nothing,
+        UpdateStrategyType::RollingRecreate if listed.any(|entry| entry.replica_index == replica) => Turn::Everything,
+        UpdateStrategyType::RollingRecreate if is_replica_available(set, replica, expansion.live) => Turn::Nothing,
+        UpdateStrategyType::RollingRecreate => Turn::Broken,
+    }
 }
 
 /// How many of `ready` may be taken away for an update: none below the minimum, save one when all are needed.

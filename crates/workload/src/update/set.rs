@@ -69,8 +69,13 @@ fn has_all_ready(clique: &PodClique) -> bool {
     ready >= clique.spec.replicas
 }
 
-/// The replica that works and has its turn next. While another one is being repaired none has: two would be missing.
-/// One that has found no place to run for a while is not waited for; until then, when to look again.
+fn has_some_ready(clique: &PodClique) -> bool {
+    clique.status.as_ref().is_some_and(|status| status.ready_replicas > 0)
+}
+
+/// The replica that has its turn next: one that does not work if something of it is ready and old, then those that work.
+/// While another one is being repaired none of these has: two would be missing. One that has found no place to run for a
+/// while is not waited for, and comes last; until then, when to look again.
 fn next_replica(
     expansion: &Expansion<'_>,
     waiting: impl Iterator<Item = i32>,
@@ -78,16 +83,27 @@ fn next_replica(
 ) -> (Option<i32>, Option<Timestamp>) {
     let (set, live) = (expansion.set, expansion.live);
     let (working, others): (Vec<i32>, Vec<i32>) = waiting.partition(|index| is_replica_available(set, *index, live));
-    let given_up = |replica: i32| {
-        let cliques = live
-            .cliques()
-            .filter(|clique| Place::of(set, clique).is_some_and(|place| place.replica == replica));
-        cliques.into_iter().filter_map(given_up_at).min()
+    let cliques_of = |replica: i32| {
+        let cliques = live.cliques();
+        cliques.filter(move |clique| Place::of(set, clique).is_some_and(|place| place.replica == replica))
     };
-    let given_up: Vec<Option<Timestamp>> = others.into_iter().map(given_up).collect();
-    let is_repaired = given_up.iter().any(|at| at.is_none_or(|at| at > now));
-    let look_again_at = given_up.into_iter().flatten().filter(|at| *at > now).min();
-    (working.first().copied().filter(|_| !is_repaired), look_again_at)
+    let others: Vec<(i32, Option<Timestamp>)> = others
+        .into_iter()
+        .map(|replica| (replica, cliques_of(replica).filter_map(given_up_at).min()))
+        .collect();
+    let is_repaired = others.iter().any(|(_, given_up)| given_up.is_none_or(|at| at > now));
+    let look_again_at = others
+        .iter()
+        .filter_map(|(_, given_up)| *given_up)
+        .filter(|at| *at > now)
+        .min();
+    let mut needing_turn = others.iter().filter(|(replica, given_up)| {
+        let mut cliques = cliques_of(*replica);
+        given_up.is_none() == is_repaired && cliques.any(|clique| is_stale(expansion, clique) && has_some_ready(clique))
+    });
+    let next_broken = needing_turn.next().map(|(replica, _)| *replica);
+    let next = working.first().copied().filter(|_| !is_repaired).or(next_broken);
+    (next, look_again_at)
 }
 
 /// When a clique will have looked for a place long enough. None unless a place is all that its minimum lacks: its pods

@@ -32,7 +32,7 @@ fn deleted(update: &CliqueUpdate) -> Vec<&str> {
 
 /// The decision for a clique that remembers the progress of the last one.
 fn next(clique: &mut PodClique, pods: &[ObservedPod], seconds: i64) -> CliqueUpdate {
-    let update = clique_update(clique, pods, "g2", true, after(seconds));
+    let update = clique_update(clique, pods, "g2", Turn::Everything, after(seconds));
     clique.status = Some(PodCliqueStatus {
         update_progress: update.progress.clone(),
         ..PodCliqueStatus::default()
@@ -99,6 +99,15 @@ fn what_is_broken_goes_at_once_and_what_is_ready_one_by_one() {
 }
 
 #[test]
+fn out_of_turn_only_what_is_broken_goes() {
+    let clique = sized(2, 1);
+    let pods = [pod(0, "old", Readiness::Ready), pod(1, "old", Readiness::Crashed)];
+    let update = clique_update(&clique, &pods, "g", Turn::Broken, after(1));
+    assert_eq!(deleted(&update), ["p1"]);
+    assert_eq!(update.progress.unwrap().ready_pods_selected_to_update, None);
+}
+
+#[test]
 fn a_new_template_in_the_middle_begins_anew() {
     let mut clique = sized(2, 2);
     let pods = [pod(0, "old", Readiness::Ready), pod(1, "old", Readiness::Ready)];
@@ -141,12 +150,12 @@ fn without_a_turn_and_for_new_cliques_nothing_happens() {
     let clique = sized(2, 2);
     let old = [pod(0, "old", Readiness::Crashed)];
     assert_eq!(
-        clique_update(&clique, &old, "g", false, after(1)),
+        clique_update(&clique, &old, "g", Turn::Nothing, after(1)),
         CliqueUpdate::default()
     );
     let born_current = [pod(0, "new", Readiness::Starting)];
     assert_eq!(
-        clique_update(&clique, &born_current, "g", true, after(1)),
+        clique_update(&clique, &born_current, "g", Turn::Everything, after(1)),
         CliqueUpdate::default()
     );
 }
@@ -167,7 +176,7 @@ proptest! {
             .map(|(index, (new, state))| pod(index as i32, if *new { "new" } else { "old" }, readiness[*state]))
             .collect();
         let clique = sized(min + surplus, min);
-        let update = clique_update(&clique, &pods, "g", true, after(1));
+        let update = clique_update(&clique, &pods, "g", Turn::Everything, after(1));
         let ready = pods.iter().filter(|pod| pod.is_ready()).count() as i32;
         let names = deleted(&update);
         let taken = pods.iter().filter(|pod| pod.is_ready() && names.contains(&pod.name.as_str())).count() as i32;

@@ -74,6 +74,23 @@ fn ru7_one_pod_at_a_time_one_replica_at_a_time() {
     assert_eq!(world.settle(), 0);
 }
 
+/// The status of a replica's parts may be older than its pods.
+#[test]
+fn a_replica_that_only_seems_broken_loses_nothing_that_is_ready() {
+    let mut world = running(Minimum::All, 30);
+    world.edit(|set| set.spec.replicas = 2);
+    world.settle();
+    world.set_image("pc-a", "two");
+    while !has_ended(&world) {
+        world.pass();
+        world.cliques_look_without("w-1-sg-x");
+        let ready = ["w-0-pc-a", "w-1-pc-a"].map(|clique| 2 - unready(&world, clique, 2));
+        assert!(ready.iter().sum::<usize>() >= 3, "one pod in all: {ready:?}");
+    }
+    all_run(&world, "w-0-pc-a", "two");
+    all_run(&world, "w-1-pc-a", "two");
+}
+
 #[test]
 fn ru8_one_replica_of_a_group_at_a_time() {
     let mut world = running(Minimum::All, 30);

@@ -17,7 +17,8 @@ use grove_workload::names::{self, Place};
 use grove_workload::observed::ObservedPod;
 use grove_workload::pods::{self, Victim};
 use grove_workload::revision::{self, Hashes};
-use grove_workload::{pod, status, update};
+use grove_workload::update::{self, Turn};
+use grove_workload::{pod, status};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::apps::v1::ControllerRevision;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -98,6 +99,15 @@ impl World {
         self.place();
         self.run_pods();
         self.advance(1);
+    }
+
+    /// The cliques look before the status of a group is known.
+    pub(crate) fn cliques_look_without(&mut self, group: &str) {
+        let of_group = |stored: &PodCliqueScalingGroup| stored.name_any() == group;
+        let index = self.groups.iter().position(of_group).unwrap();
+        let status = self.groups[index].status.take();
+        self.reconcile_cliques();
+        self.groups[index].status = status;
     }
 
     pub(crate) fn advance(&mut self, seconds: i64) {
@@ -282,7 +292,7 @@ impl World {
             });
 
             let replica = names::index_label(&group.metadata, labels::PCS_REPLICA_INDEX).unwrap();
-            let turn = update::has_turn(&expansion, replica);
+            let turn = update::turn(&expansion, replica);
             let update = update::group_update(&expansion, &group, &cliques, turn, self.now);
             let status = status::group_status(&expansion, &group, (&cliques, &update), &[], self.now);
             if let Some(status) = status::unless_same(group.status.as_ref(), status) {
@@ -316,7 +326,10 @@ impl World {
             let seen = self.observed().remove(uid(&clique)).unwrap_or_default();
             let plan = pods::plan(&clique, &seen);
             let place = Place::of(&set, &clique).unwrap();
-            let turn = place.member.is_none() && update::has_turn(&expansion, place.replica);
+            let turn = match place.member {
+                None => update::turn(&expansion, place.replica),
+                Some(_) => Turn::Nothing,
+            };
             let update = update::clique_update(&clique, &seen, &hashes.generation, turn, self.now);
             let status = status::clique_status(&expansion, &clique, (&seen, &update), &[], self.now);
             if let Some(status) = status::unless_same(clique.status.as_ref(), status) {
