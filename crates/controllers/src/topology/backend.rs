@@ -207,8 +207,8 @@ impl Writer {
         };
         match self.api.delete(&existing.name_any(), &parameters).await {
             Ok(_) => Ok(()),
-            // Gone, or another one by now: the next look sees it.
-            Err(kube::Error::Api(status)) if status.code == 404 || status.code == 409 => Ok(()),
+            Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
+            // A conflict is no proof that it is gone: the next look sees what has the name now.
             Err(error) => Err(Failed::new(self.backend, FailedStep::Change, &error)),
         }
     }
