@@ -34,7 +34,8 @@ pub(super) async fn measure(stage: &Stage, gangs: usize, rounds: usize) -> Resul
         run(stage, few, arm).await?;
     }
     let (mut grove, mut kube, mut bare) = (Vec::new(), Vec::new(), Vec::new());
-    for _ in 0..rounds {
+    for round in 1..=rounds {
+        eprintln!("gangs of 8 in a rack, {} nodes: round {round} of {rounds}", stage.nodes);
         grove.push(run(stage, &gangs, Arm::Grove).await?);
         kube.push(run(stage, &gangs, Arm::Kube).await?);
         bare.push(run(stage, &gangs, Arm::Bare).await?);
