@@ -90,7 +90,7 @@ pub(crate) fn run_quick() -> Result<()> {
 
 /// Runs the same command as an optimised program: a bare client that is slow makes whatever is beside it look fast.
 fn run_optimised() -> Result<()> {
-    let mut cargo = Command::new(env!("CARGO"));
+    let mut cargo = Command::new("cargo");
     cargo.args(["run", "--quiet", "--release", "--package", "xtask", "--"]);
     let status = cargo
         .args(env::args_os().skip(1))

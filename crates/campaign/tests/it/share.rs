@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 
 use grove_campaign::{Campaign, Plot, Row, Verdict, scenarios};
 
-/// Seeds of every run: every second scenario.
+/// Seeds of every run: a mix of faults for each of the first scenarios.
 const SEEDS: u64 = 15;
 const PARTS: usize = 256;
 
