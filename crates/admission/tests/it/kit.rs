@@ -19,9 +19,11 @@ use kube::runtime::wait::{await_condition, conditions};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName};
 use serde_json::{Value, json};
+use tokio::io::{AsyncRead, AsyncWrite, DuplexStream};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
 use tokio_util::sync::CancellationToken;
 
 pub(crate) const OPERATOR: &str = "system:serviceaccount:grove-system:grove-operator";
@@ -79,6 +81,7 @@ pub(crate) async fn install(cluster: &Cluster) -> Result<()> {
 /// A running server; it stops when this is dropped.
 pub(crate) struct Served {
     pub(crate) cluster: Cluster,
+    server: Server,
     pub(crate) address: SocketAddr,
     pub(crate) certificates: watch::Sender<Option<Certificates>>,
     pub(crate) material: Material,
@@ -110,11 +113,12 @@ pub(crate) async fn serve(configuration_text: &str) -> Result<Served> {
     let address = listener.local_addr()?;
     let stop = CancellationToken::new();
     let task = tokio::spawn({
-        let stop = stop.clone();
+        let (server, stop) = (server.clone(), stop.clone());
         async move { server.serve(listener, stop).await }
     });
     Ok(Served {
         cluster,
+        server,
         address,
         certificates,
         material,
@@ -126,22 +130,15 @@ pub(crate) async fn serve(configuration_text: &str) -> Result<Served> {
 impl Served {
     /// A connection of somebody who trusts what the material says.
     pub(crate) async fn connect(&self, trusted: &Material) -> Result<Connection> {
-        let mut roots = rustls::RootCertStore::empty();
-        let bundle = trusted.data()["ca.crt"].0.clone();
-        for authority in CertificateDer::pem_slice_iter(&bundle) {
-            roots.add(authority?)?;
-        }
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let config = rustls::ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()?
-            .with_root_certificates(roots)
-            .with_no_client_auth();
-        let stream = TcpStream::connect(self.address).await?;
-        let name = ServerName::try_from("127.0.0.1")?;
-        let stream = TlsConnector::from(Arc::new(config)).connect(name, stream).await?;
-        let (sender, connection) = handshake(TokioIo::new(stream)).await?;
-        tokio::spawn(connection);
-        Ok(Connection(sender))
+        Connection::over(secured(trusted, TcpStream::connect(self.address).await?).await?).await
+    }
+
+    /// A connection without a socket, so that time can stand still.
+    pub(crate) async fn open(&self) -> Result<TlsStream<DuplexStream>> {
+        let (near, far) = tokio::io::duplex(1 << 16);
+        let (server, stop) = (self.server.clone(), self.stop.clone());
+        tokio::spawn(async move { server.serve_stream(far, stop).await });
+        secured(&self.material, near).await
     }
 
     /// The response to one review.
@@ -150,9 +147,34 @@ impl Served {
     }
 }
 
+/// The stream of a client that trusts what the material says.
+async fn secured<S: AsyncRead + AsyncWrite + Unpin>(trusted: &Material, stream: S) -> Result<TlsStream<S>> {
+    let mut roots = rustls::RootCertStore::empty();
+    let bundle = trusted.data()["ca.crt"].0.clone();
+    for authority in CertificateDer::pem_slice_iter(&bundle) {
+        roots.add(authority?)?;
+    }
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let name = ServerName::try_from("127.0.0.1")?;
+    Ok(TlsConnector::from(Arc::new(config)).connect(name, stream).await?)
+}
+
 pub(crate) struct Connection(SendRequest<Full<Bytes>>);
 
 impl Connection {
+    pub(crate) async fn over<S>(stream: S) -> Result<Self>
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let (sender, connection) = handshake(TokioIo::new(stream)).await?;
+        tokio::spawn(connection);
+        Ok(Self(sender))
+    }
+
     pub(crate) async fn post(&mut self, webhook: Webhook, body: Vec<u8>) -> Result<(u16, String)> {
         let request = hyper::Request::post(webhook.path())
             .header("host", "127.0.0.1")

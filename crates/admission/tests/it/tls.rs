@@ -1,11 +1,15 @@
 //! Connections: what is no review, what is too large, renewed certificates, the end.
 
+use std::time::Duration;
+
 use anyhow::Result;
 use grove_admission::Webhook;
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use crate::kit::{PATIENCE, made, request, serve};
+use crate::kit::{Connection, PATIENCE, made, request, serve};
 
 fn any_request() -> Value {
     request("CREATE", "podcliquesets", Value::Null, json!({"kind": "PodCliqueSet"}))
@@ -51,6 +55,34 @@ async fn a_body_without_end_is_refused() -> Result<()> {
     let mut connection = served.connect(&served.material).await?;
     let (status, _) = connection.post(Webhook::ValidateSet, vec![b' '; 9 << 20]).await?;
     assert_eq!(status, 413);
+    Ok(())
+}
+
+/// Peers that begin and never go on: without a word, in the head of a request, in its body. More of them than there is room
+/// for: the API server waits its turn, and has it.
+#[tokio::test(start_paused = true)]
+async fn who_never_goes_on_is_let_go_and_holds_nobody_up() -> Result<()> {
+    let served = serve("").await?;
+    let head = format!("POST {} HTTP/1.1\r\nhost: x\r\n", Webhook::ValidateSet.path());
+    let body = format!("{head}content-length: 1000000\r\n\r\n{{");
+    let cases = [(String::new(), ""), (head, ""), (body, "HTTP/1.1 408 Request Timeout")];
+    let mut slow = JoinSet::new();
+    for (words, farewell) in cases.into_iter().cycle().take(120) {
+        let mut stream = served.open().await?;
+        stream.write_all(words.as_bytes()).await?;
+        slow.spawn(async move {
+            let mut heard = Vec::new();
+            stream.read_to_end(&mut heard).await.ok();
+            assert!(
+                heard.starts_with(farewell.as_bytes()),
+                "{:?}",
+                String::from_utf8_lossy(&heard)
+            );
+        });
+    }
+    let mut connection = Connection::over(served.open().await?).await?;
+    connection.ask(Webhook::DefaultSet, any_request()).await?;
+    timeout(Duration::from_secs(3_600), slow.join_all()).await?;
     Ok(())
 }
 
