@@ -1,9 +1,11 @@
-//! What measurements run on: a cluster that is as full as real ones, gangs of many sizes, and queues of gangs on 1,000
-//! hosts that other schedulers have been measured on. Pure like the rest: whoever measures brings the clock.
+//! What measurements run on: a cluster that is as full as real ones, gangs of many sizes, queues of gangs on 1,000
+//! hosts that other schedulers have been measured on, and traces of gangs that come and go. Pure like the rest: whoever measures brings the clock.
 
 mod queue;
+mod replay;
 
 pub use queue::{Queue, QueueGang, QueueHost, Result as QueueResult, Tally, place_all, tally};
+pub use replay::{Replayed, Rule, Trace, TraceGang, TraceHost, replay};
 
 use std::collections::BTreeMap;
 

@@ -10,4 +10,5 @@ mod numa;
 mod preemption;
 mod quality;
 mod repair;
+mod replay;
 mod world;

@@ -2,6 +2,7 @@
 
 mod cases;
 mod placement;
+mod trace;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -31,6 +32,14 @@ enum Command {
         /// The folder
         folder: PathBuf,
     },
+    /// Place the gangs of a trace as they come and go, beside schedulers that place host by host
+    Trace {
+        /// The folder with nodes.csv and pods.csv of the trace "openb"; without one, days of that kind are made up
+        folder: Option<PathBuf>,
+        /// How much of all GPU-time is asked for
+        #[arg(long, default_value_t = 1.0, value_parser = load)]
+        load: f64,
+    },
 }
 
 pub(crate) fn run(args: &Args) -> ExitCode {
@@ -41,6 +50,9 @@ pub(crate) fn run(args: &Args) -> ExitCode {
         Command::Cases { folder } => cases::measure(folder)
             .map_err(|error| Failure::Usage(one_line(error)))
             .and_then(|lines| output::print(args.output, &lines, |lines| cases::table(lines))),
+        Command::Trace { folder, load } => trace::measure(folder.as_deref(), *load)
+            .map_err(|error| Failure::Usage(one_line(error)))
+            .and_then(|lines| output::print(args.output, &lines, |lines| trace::table(lines))),
     };
     match printed {
         Ok(()) => ExitCode::SUCCESS,
@@ -48,5 +60,14 @@ pub(crate) fn run(args: &Args) -> ExitCode {
             eprintln!("{failure}");
             failure.exit_code()
         }
+    }
+}
+
+fn load(text: &str) -> Result<f64, String> {
+    let load = text.parse().map_err(|_| "not a number".to_owned())?;
+    if (0.01..=4.0).contains(&load) {
+        Ok(load)
+    } else {
+        Err("a load is between 0.01 and 4: 1 asks for all GPUs all of the time".to_owned())
     }
 }
