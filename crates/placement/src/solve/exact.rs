@@ -312,7 +312,7 @@ impl Packer {
     fn add_penalty(&mut self, task: Task, overlay: &Overlay, node: u32, step: u32) {
         let missed = self.kinds.iter().map(|kind| {
             let shape = &task.view.shapes[task.problem.shapes[kind.shape].0 as usize];
-            task.view.penalty(shape, node) * u64::from(digit(step, *kind))
+            task.view.rules(shape).penalty(node) * u64::from(digit(step, *kind))
         });
         let missed: u64 = missed.sum();
         let position = overlay.layout.penalty();

@@ -5,6 +5,8 @@
 //! lowers what the levels below will need. For one shape the number of domains at one level, and of hosts in given
 //! domains, is the least possible; over several levels it is a good guess that `exact` improves where it can afford to.
 
+mod hosts;
+
 use std::cmp::Reverse;
 
 use crate::counts::{Counts, Histogram};
@@ -15,6 +17,7 @@ use crate::solve::problem::Problem;
 use crate::solve::rank::Objective;
 use crate::solve::rooms::Rooms;
 use crate::topology::Place;
+use hosts::Hosts;
 
 /// Pods of an item that are to go into a place.
 #[derive(Clone, Copy)]
@@ -37,8 +40,11 @@ pub(crate) struct Filler {
     next: Vec<Choice>,
     chosen: Chosen,
     all: Chosen,
-    hosts: Vec<Host>,
-    by_size: Vec<Host>,
+    /// Rooms of the domains below each choice, one after the other.
+    below: Vec<u32>,
+    /// The chosen domains by their first node.
+    by_node: Vec<(Option<u32>, u32)>,
+    hosts: Hosts,
     pub(crate) rooms: Rooms,
 }
 
@@ -48,21 +54,13 @@ struct Choice {
     domain: u32,
     pods: u32,
     used: bool,
+    /// Where the rooms of the domains right below it lie.
+    below: (u32, u32),
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Host {
-    node: u32,
-    room: u32,
-    used: bool,
-    penalty: u64,
-    opens: u64,
-}
-
-impl Host {
-    /// Hosts in use come first, then the largest.
-    fn size(&self) -> (bool, Reverse<u32>, u64, u64, u32) {
-        (!self.used, Reverse(self.room), self.penalty, self.opens, self.node)
+impl Choice {
+    fn rooms<'a>(&self, below: &'a [u32]) -> &'a [u32] {
+        &below[self.below.0 as usize..self.below.1 as usize]
     }
 }
 
@@ -83,13 +81,16 @@ impl Filler {
     pub(crate) fn fill(&mut self, job: Job, overlay: &mut Overlay, work: &mut Work) -> u32 {
         let last_depth = job.view.tree.last_depth();
         self.hosts.clear();
+        if job.pods == 0 {
+            return 0;
+        }
         if !job.shape().marks.is_empty() {
             return self.fill_apart(job, overlay, work);
         }
         if let Some((node, _)) = job.view.node_of(job.place) {
             work.hosts += 1;
-            self.push_hosts(job, overlay, &[node]);
-            return self.fill_hosts(job, overlay);
+            self.hosts.push(job, overlay, &[node]);
+            return self.hosts.fill(job, overlay);
         }
         self.count_lost(job, overlay);
         self.pool.clear();
@@ -106,17 +107,19 @@ impl Filler {
             }
         }
         // In the order of the nodes, so that a plan comes in its order.
-        let first_node = |domain: &u32| job.view.tree.domains[*domain as usize].nodes.first();
-        self.pool.sort_unstable_by_key(first_node);
-        for index in 0..self.pool.len() {
-            let nodes = &job.view.tree.domains[self.pool[index] as usize].nodes;
-            work.hosts += nodes.len() as u64;
-            self.push_hosts(job, overlay, nodes);
+        let nodes = |domain: u32| &job.view.tree.domains[domain as usize].nodes;
+        self.by_node.clear();
+        let first = |domain: &u32| (nodes(*domain).first().copied(), *domain);
+        self.by_node.extend(self.pool.iter().map(first));
+        self.by_node.sort_unstable();
+        for (_, domain) in &self.by_node {
+            work.hosts += nodes(*domain).len() as u64;
+            self.hosts.push(job, overlay, nodes(*domain));
         }
         for domain in self.lost_in.drain(..) {
             self.lost[domain as usize] = 0;
         }
-        self.fill_hosts(job, overlay)
+        self.hosts.fill(job, overlay)
     }
 
     /// Puts pods that are kept apart from others one host after the other: each one may close others. A host whose
@@ -152,127 +155,12 @@ impl Filler {
             for node in std::iter::once(best).chain(near) {
                 let pods = u32::from(job.room(overlay, node)).min(left);
                 if pods > 0 {
-                    job.put(overlay, node, pods);
+                    job.put(overlay, std::iter::once((node, pods)));
                     left -= pods;
                 }
             }
         }
         job.pods - left
-    }
-
-    fn push_hosts(&mut self, job: Job, overlay: &Overlay, nodes: &[u32]) {
-        let shape = job.shape();
-        let is_counted = overlay.is_untouched() && job.cell().is_none();
-        let free = job.problem.scarce.map(|scarce| job.view.ledger.column(scarce));
-        for node in nodes {
-            let room = if is_counted {
-                shape.rooms[*node as usize]
-            } else {
-                job.room(overlay, *node)
-            };
-            if room == 0 {
-                continue;
-            }
-            self.hosts.push(Host {
-                node: *node,
-                room: u32::from(room),
-                used: overlay.is_used_node(*node),
-                penalty: job.view.penalty(shape, *node),
-                opens: free.map_or(0, |free| free[*node as usize].max(0) as u64),
-            });
-        }
-    }
-
-    fn fill_hosts(&mut self, job: Job, overlay: &mut Overlay) -> u32 {
-        match overlay.layout.objective {
-            Objective::FewestHosts => self.keep_largest(job.pods, job.shares),
-            Objective::SpareHosts | Objective::LeastLoss => self.order_fragments_first(job.pods),
-        }
-        let mut left = job.pods;
-        for host in &self.hosts {
-            let pods = host.room.min(left);
-            if pods == 0 {
-                break;
-            }
-            job.put(overlay, host.node, pods);
-            left -= pods;
-        }
-        job.pods - left
-    }
-
-    /// Keeps the fewest hosts that hold the pods, in their order: those in use first, then the largest. All are filled
-    /// but one, which is the tightest that takes the rest, unless what it has left is for others.
-    fn keep_largest(&mut self, pods: u32, shares: bool) {
-        let count = self.fewest_hosts(pods);
-        if count == 0 || count > self.hosts.len() {
-            return;
-        }
-        self.by_size.clone_from(&self.hosts);
-        let (_, smallest, _) = self.by_size.select_nth_unstable_by_key(count - 1, Host::size);
-        let smallest = *smallest;
-        let is_filled = |host: &Host| host.size() < smallest.size();
-        let filled: u32 = self
-            .hosts
-            .iter()
-            .filter(|host| is_filled(host))
-            .map(|host| host.room)
-            .sum();
-        let rest = pods.saturating_sub(filled);
-        let mut last = smallest;
-        if !shares {
-            let takes_rest = self.hosts.iter().filter(|host| host.room >= rest && !is_filled(host));
-            let tightest = takes_rest.min_by_key(|host| (!host.used, host.penalty, host.opens, host.room, host.node));
-            last = tightest.copied().unwrap_or(smallest);
-        }
-        self.hosts.retain(|host| is_filled(host) || host.node == last.node);
-        if let Some(last) = self.hosts.iter_mut().find(|host| host.node == last.node) {
-            last.room = rest;
-        }
-    }
-
-    /// How many hosts it takes, used ones first and then the largest; more than there are if they do not suffice.
-    fn fewest_hosts(&mut self, pods: u32) -> usize {
-        let mut left = pods;
-        let mut count = 0;
-        for used in [true, false] {
-            self.rooms.clear();
-            for host in self.hosts.iter().filter(|host| host.used == used) {
-                self.rooms.add(host.room);
-            }
-            let total = self.rooms.total();
-            if total >= u64::from(left) {
-                return count + self.rooms.fewest(left) as usize;
-            }
-            count += self.hosts.iter().filter(|host| host.used == used).count();
-            left -= total as u32;
-        }
-        self.hosts.len() + 1
-    }
-
-    /// Hosts in use first, then those with the least free; what the last ones make superfluous is left out.
-    fn order_fragments_first(&mut self, pods: u32) {
-        let key = |host: &Host| (host.penalty, !host.used, host.opens, Reverse(host.room), host.node);
-        // Each host takes a pod, so no more hosts than pods are looked at.
-        let most = pods as usize;
-        if most < self.hosts.len() {
-            self.hosts.select_nth_unstable_by_key(most, key);
-            self.hosts.truncate(most);
-        }
-        self.hosts.sort_unstable_by_key(key);
-        let mut total = 0;
-        let covered = self.hosts.iter().position(|host| {
-            total += host.room;
-            total >= pods
-        });
-        let Some(last) = covered else { return };
-        self.hosts.truncate(last + 1);
-        let mut spare = total - pods;
-        for at in (0..self.hosts.len()).rev() {
-            if !self.hosts[at].used && self.hosts[at].room <= spare {
-                spare -= self.hosts[at].room;
-                self.hosts.remove(at);
-            }
-        }
     }
 
     /// Replaces the chosen domains by the fewest of the next depth that hold the pods.
@@ -288,6 +176,7 @@ impl Filler {
                         domain: *child,
                         pods,
                         used,
+                        below: (0, 0),
                     });
                 }
             }
@@ -314,14 +203,15 @@ impl Filler {
     /// Of all ways to take `count` new domains after the first `free`, looks for one that needs least below.
     fn tighten(&mut self, job: Job, objective: Objective, free: usize, count: usize) {
         self.chosen.clear();
+        self.list_below(job, free);
         if count == 1 {
             let fitting = self.next[free..].partition_point(|choice| choice.pods >= job.pods);
             let mut best: Option<(Need, usize)> = None;
             for at in free..free + fitting {
-                let domain = self.next[at].domain;
-                self.chosen.add(job, &self.lost, domain);
+                let choice = self.next[at];
+                self.chosen.clear();
+                self.chosen.add(job, choice, &self.below);
                 let need = (self.chosen.need(job.pods, objective), at);
-                self.chosen.remove(job, &self.lost, domain);
                 if best.is_none_or(|best| need < best) {
                     best = Some(need);
                 }
@@ -336,9 +226,22 @@ impl Filler {
         let last = self.next[free..].partition_point(|choice| choice.pods >= rest);
         self.next.swap(free + count - 1, free + last - 1);
         for choice in &self.next[free..free + count] {
-            self.chosen.add(job, &self.lost, choice.domain);
+            self.chosen.add(job, *choice, &self.below);
         }
         self.exchange(job, objective, free, count);
+    }
+
+    /// Lists the rooms below the choices after the first `free`.
+    fn list_below(&mut self, job: Job, free: usize) {
+        let (counts, tree) = (job.counts(), job.view.tree);
+        self.below.clear();
+        for choice in &mut self.next[free..] {
+            let children = tree.domains[choice.domain as usize].children.iter();
+            let rooms = children.map(|child| counts.pods[*child as usize] - self.lost[*child as usize]);
+            let start = self.below.len() as u32;
+            self.below.extend(rooms);
+            choice.below = (start, self.below.len() as u32);
+        }
     }
 
     /// Exchanges one chosen domain for one that is not while that lowers the need.
@@ -346,11 +249,16 @@ impl Filler {
         let mut room: u32 = self.next[free..free + count].iter().map(|choice| choice.pods).sum();
         let mut best = self.chosen.need(job.pods, objective);
         let least = self.least_need(job, objective, free);
+        let largest = |next: &[Choice]| next[free + count..].iter().map(|choice| choice.pods).max();
+        let mut most = largest(&self.next).unwrap_or(0);
         let mut weighed = 0;
         let mut moved = true;
         while moved {
             moved = false;
             for inside in free..free + count {
+                if room - self.next[inside].pods + most < job.pods {
+                    continue;
+                }
                 for outside in free + count..self.next.len() {
                     let (mine, other) = (self.next[inside], self.next[outside]);
                     let exchanged = room - mine.pods + other.pods;
@@ -366,29 +274,38 @@ impl Filler {
                     if is_least && job.opens(other.domain) >= job.opens(mine.domain) {
                         continue;
                     }
-                    self.chosen.shift_children(job, &self.lost, (mine.domain, other.domain));
-                    // Mostly the children settle it, and the hosts need not be counted.
-                    if self.chosen.children.fewest(job.pods) <= best.children {
-                        self.chosen.shift_hosts(job, (mine.domain, other.domain));
-                        let need = self.chosen.need(job.pods, objective);
-                        if need < best {
-                            (best, room, moved) = (need, exchanged, true);
-                            self.next.swap(inside, outside);
-                            continue;
-                        }
-                        self.chosen.shift_hosts(job, (other.domain, mine.domain));
+                    if let Some(need) = self.weigh(job, objective, (mine, other), best) {
+                        (best, room, moved) = (need, exchanged, true);
+                        self.next.swap(inside, outside);
+                        most = largest(&self.next).unwrap_or(0);
                     }
-                    self.chosen.shift_children(job, &self.lost, (other.domain, mine.domain));
                 }
             }
         }
+    }
+
+    /// Exchanges a chosen domain for another if that needs less than the best so far; returns what it needs then.
+    fn weigh(&mut self, job: Job, objective: Objective, (mine, other): (Choice, Choice), best: Need) -> Option<Need> {
+        let (from, to) = (mine.rooms(&self.below), other.rooms(&self.below));
+        self.chosen.shift_children(from, to);
+        // Mostly the children settle it, and the hosts need not be counted.
+        if self.chosen.children.fewest(job.pods) <= best.children {
+            self.chosen.shift_hosts(job, (mine.domain, other.domain));
+            let need = self.chosen.need(job.pods, objective);
+            if need < best {
+                return Some(need);
+            }
+            self.chosen.shift_hosts(job, (other.domain, mine.domain));
+        }
+        self.chosen.shift_children(to, from);
+        None
     }
 
     /// What no choice among the domains after the first `free` needs less than.
     fn least_need(&mut self, job: Job, objective: Objective, free: usize) -> Need {
         self.all.clear();
         for choice in &self.next[free..] {
-            self.all.add(job, &self.lost, choice.domain);
+            self.all.add(job, *choice, &self.below);
         }
         self.all.need(job.pods, objective)
     }
@@ -422,13 +339,6 @@ impl<'a> Job<'a> {
         self.shape().counts(self.view.topology)
     }
 
-    /// Rooms of the domains right below one.
-    fn children(&self, lost: &[u32], domain: u32) -> impl Iterator<Item = u32> {
-        let counts = self.counts();
-        let children = self.view.tree.domains[domain as usize].children.iter();
-        children.map(|child| counts.pods[*child as usize] - lost[*child as usize])
-    }
-
     /// What a domain has free of the scarce resource.
     fn opens(&self, domain: u32) -> u64 {
         self.problem
@@ -440,14 +350,11 @@ impl<'a> Job<'a> {
         overlay.room(self.view, self.shape(), (node, self.cell()), &self.problem.resources)
     }
 
-    fn put(&self, overlay: &mut Overlay, node: u32, pods: u32) {
-        let put = Put {
-            item: self.item,
-            node,
-            cell: self.cell(),
-            pods,
-        };
-        overlay.put(self.view, put, self.shape(), &self.problem.resources);
+    /// Puts pods on hosts.
+    fn put(&self, overlay: &mut Overlay, pods: impl Iterator<Item = (u32, u32)>) {
+        let (item, cell) = (self.item, self.cell());
+        let puts = pods.map(|(node, pods)| Put { item, node, cell, pods });
+        overlay.put_all(self.view, puts, self.shape(), &self.problem.resources);
     }
 }
 
@@ -466,29 +373,21 @@ impl Chosen {
         self.opens = 0;
     }
 
-    fn add(&mut self, job: Job, lost: &[u32], domain: u32) {
-        self.opens += job.opens(domain);
-        self.hosts.merge(&job.counts().hosts[domain as usize]);
-        for room in job.children(lost, domain) {
-            self.children.add(room);
-        }
-    }
-
-    fn remove(&mut self, job: Job, lost: &[u32], domain: u32) {
-        self.opens -= job.opens(domain);
-        self.hosts.part(&job.counts().hosts[domain as usize]);
-        for room in job.children(lost, domain) {
-            self.children.remove(room);
+    fn add(&mut self, job: Job, choice: Choice, below: &[u32]) {
+        self.opens += job.opens(choice.domain);
+        self.hosts.merge(&job.counts().hosts[choice.domain as usize]);
+        for room in choice.rooms(below) {
+            self.children.add(*room);
         }
     }
 
     /// Exchanges the children of one domain for those of another; its hosts and what it has free stay.
-    fn shift_children(&mut self, job: Job, lost: &[u32], (from, to): (u32, u32)) {
-        for room in job.children(lost, from) {
-            self.children.remove(room);
+    fn shift_children(&mut self, from: &[u32], to: &[u32]) {
+        for room in from {
+            self.children.remove(*room);
         }
-        for room in job.children(lost, to) {
-            self.children.add(room);
+        for room in to {
+            self.children.add(*room);
         }
     }
 

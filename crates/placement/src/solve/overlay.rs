@@ -57,9 +57,9 @@ impl<'a> View<'a> {
         })
     }
 
-    /// What a pod of a shape misses of its preferences on a node.
-    pub(crate) fn penalty(&self, shape: &ShapeState, node: u32) -> u64 {
-        self.rule_sets[shape.rule_set].penalty(node)
+    /// Where pods of a shape may go, and what they miss of their preferences there.
+    pub(crate) fn rules(&self, shape: &ShapeState) -> &'a RuleSet {
+        &self.rule_sets[shape.rule_set]
     }
 }
 
@@ -76,8 +76,6 @@ pub(crate) struct Put {
 #[derive(Debug, Default)]
 pub(crate) struct Overlay {
     pub(crate) puts: Vec<Put>,
-    /// What the pods of each put miss of the nodes that they prefer.
-    penalties: Vec<u64>,
     /// Per node: index of its amounts in `taken`, plus one.
     slots: Vec<u32>,
     touched: Vec<u32>,
@@ -129,16 +127,49 @@ impl Overlay {
 
     /// The gang uses a place, and so every domain around it. Cells are not counted.
     pub(crate) fn mark(&mut self, view: View, place: Place) {
-        for depth in (1..=place.depth.min(self.layout.host_depth)).rev() {
-            let around = view.tree.widen(place, depth);
-            let counter = self.counter(around);
+        let Some((node, _)) = view.tree.node_of(place) else {
+            return self.mark_domain(view, place);
+        };
+        self.nodes[node as usize] += 1;
+        if self.nodes[node as usize] == 1 {
+            let host = view.tree.above(node, self.layout.host_depth);
+            self.count_used(host.depth, opens(view, host, self.scarce));
+            self.mark_above(view, node);
+        }
+    }
+
+    /// A node that was not in use is: so is what is around it.
+    fn mark_above(&mut self, view: View, node: u32) {
+        let Some(leaf) = view.tree.leaf(node) else { return };
+        match &mut self.domains[leaf as usize] {
+            0 => self.mark_domain(
+                view,
+                Place {
+                    depth: view.tree.last_depth(),
+                    id: leaf,
+                },
+            ),
+            counter => *counter += 1,
+        }
+    }
+
+    fn mark_domain(&mut self, view: View, place: Place) {
+        let mut id = place.id;
+        for depth in (1..=place.depth).rev() {
+            let counter = &mut self.domains[id as usize];
             *counter += 1;
             if *counter > 1 {
                 return;
             }
-            *self.used.at_mut(self.layout.domains(depth)) += 1;
-            *self.used.at_mut(self.layout.opened(depth)) += opens(view, around, self.scarce);
+            self.count_used(depth, opens(view, Place { depth, id }, self.scarce));
+            id = view.tree.domains[id as usize].parent;
         }
+    }
+
+    /// One more place of a depth is in use, which had so much free.
+    fn count_used(&mut self, depth: u8, free: u64) {
+        *self.used.at_mut(self.layout.domains(depth)) += 1;
+        *self.used.at_mut(self.layout.opened(depth)) += free;
     }
 
     pub(crate) fn unmark(&mut self, view: View, place: Place) {
@@ -152,6 +183,11 @@ impl Overlay {
             *self.used.at_mut(self.layout.domains(depth)) -= 1;
             *self.used.at_mut(self.layout.opened(depth)) -= opens(view, around, self.scarce);
         }
+    }
+
+    /// Whether the gang uses nothing at all so far.
+    pub(crate) fn is_unused(&self) -> bool {
+        self.used.at(self.layout.domains(1)) == 0
     }
 
     pub(crate) fn is_used_node(&self, node: u32) -> bool {
@@ -209,55 +245,75 @@ impl Overlay {
 
     /// Puts pods of an item on a host.
     pub(crate) fn put(&mut self, view: View, put: Put, shape: &ShapeState, resources: &[Resource]) {
+        self.put_all(view, std::iter::once(put), shape, resources);
+    }
+
+    /// Puts pods of an item on several hosts. What that costs is summed up first: a large gang takes a thousand.
+    pub(crate) fn put_all(
+        &mut self,
+        view: View,
+        puts: impl Iterator<Item = Put>,
+        shape: &ShapeState,
+        resources: &[Resource],
+    ) {
         if self.puts.is_empty() {
             self.used_before = self.used;
         }
-        if self.tracks_room {
-            self.take_room(put, shape, resources, 1);
+        let before = self.puts.len();
+        let free = self.scarce.map(|scarce| view.ledger.column(scarce));
+        let rules = view.rules(shape);
+        let (mut hosts, mut opened, mut penalty) = (0, 0, 0);
+        for put in puts {
+            let counter = &mut self.nodes[put.node as usize];
+            *counter += 1;
+            if *counter == 1 {
+                hosts += 1;
+                opened += free.map_or(0, |free| free[put.node as usize].max(0) as u64);
+                self.mark_above(view, put.node);
+            }
+            penalty += rules.penalty(put.node) * u64::from(put.pods);
+            self.puts.push(put);
         }
-        let host = Place {
-            depth: view.tree.host_depth(),
-            id: put.node,
-        };
-        self.mark(view, host);
-        for (mark, stance) in &shape.marks {
-            if let Some(domain) = view.marks.domain(*mark, put.node) {
-                self.marked.entry((*mark, domain)).or_default().add(*stance, put.pods);
+        let host_depth = self.layout.host_depth;
+        *self.used.at_mut(self.layout.domains(host_depth)) += hosts;
+        *self.used.at_mut(self.layout.opened(host_depth)) += opened;
+        *self.used.at_mut(self.layout.penalty()) += penalty;
+        if self.tracks_room || !shape.marks.is_empty() {
+            for at in before..self.puts.len() {
+                self.take_room(view, self.puts[at], shape, resources, 1);
             }
         }
-        let penalty = view.penalty(shape, put.node) * u64::from(put.pods);
-        *self.used.at_mut(self.layout.penalty()) += penalty;
-        self.penalties.push(penalty);
-        self.puts.push(put);
     }
 
     /// Takes the pods that were put last off again.
     pub(crate) fn take_back(&mut self, view: View, shape: &ShapeState, resources: &[Resource]) {
         let Some(put) = self.puts.pop() else { return };
-        *self.used.at_mut(self.layout.penalty()) -= self.penalties.pop().unwrap_or(0);
-        self.take_room(put, shape, resources, -1);
+        *self.used.at_mut(self.layout.penalty()) -= view.rules(shape).penalty(put.node) * u64::from(put.pods);
+        self.take_room(view, put, shape, resources, -1);
+        self.unmark(view, view.tree.above(put.node, self.layout.host_depth));
+    }
+
+    /// Counts what pods take on their host and whom they keep away, or gives it back.
+    fn take_room(&mut self, view: View, put: Put, shape: &ShapeState, resources: &[Resource], sign: i64) {
+        if self.tracks_room {
+            let slot = self.slot(put.node);
+            let pods = sign * i64::from(put.pods);
+            for (column, resource) in resources.iter().enumerate() {
+                self.taken[slot * self.width + column] += shape.requests.get(*resource) as i64 * pods;
+            }
+            if let Some(cell) = put.cell {
+                self.held.change((put.node, cell), shape, resources, pods);
+            }
+        }
         for (mark, stance) in &shape.marks {
             if let Some(domain) = view.marks.domain(*mark, put.node) {
                 let tally = self.marked.entry((*mark, domain)).or_default();
-                tally.remove(*stance, put.pods);
+                if sign > 0 {
+                    tally.add(*stance, put.pods);
+                } else {
+                    tally.remove(*stance, put.pods);
+                }
             }
-        }
-        let host = Place {
-            depth: view.tree.host_depth(),
-            id: put.node,
-        };
-        self.unmark(view, host);
-    }
-
-    /// Counts what pods take on their host, or gives it back.
-    fn take_room(&mut self, put: Put, shape: &ShapeState, resources: &[Resource], sign: i64) {
-        let slot = self.slot(put.node);
-        let pods = sign * i64::from(put.pods);
-        for (column, resource) in resources.iter().enumerate() {
-            self.taken[slot * self.width + column] += shape.requests.get(*resource) as i64 * pods;
-        }
-        if let Some(cell) = put.cell {
-            self.held.change((put.node, cell), shape, resources, pods);
         }
     }
 
@@ -266,18 +322,19 @@ impl Overlay {
         if !self.puts.is_empty() {
             self.used = self.used_before;
         }
-        while let Some(put) = self.puts.pop() {
-            self.nodes[put.node as usize] -= 1;
-            let mut counter = self.nodes[put.node as usize];
-            for domain in view.tree.path(put.node)[1..].iter().rev() {
-                if counter > 0 {
-                    break;
-                }
-                self.domains[*domain as usize] -= 1;
-                counter = self.domains[*domain as usize];
+        let last_depth = view.tree.last_depth();
+        for put in self.puts.drain(..) {
+            let mut counter = &mut self.nodes[put.node as usize];
+            let mut above = view.tree.leaf(put.node).unwrap_or_default();
+            let mut depth = last_depth;
+            *counter -= 1;
+            while *counter == 0 && depth > 0 {
+                counter = &mut self.domains[above as usize];
+                *counter -= 1;
+                above = view.tree.domains[above as usize].parent;
+                depth -= 1;
             }
         }
-        self.penalties.clear();
         for node in self.touched.drain(..) {
             self.slots[node as usize] = 0;
         }

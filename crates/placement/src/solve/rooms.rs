@@ -12,6 +12,17 @@ pub(crate) struct Rooms {
 
 const COUNTED_MAX: usize = 256;
 
+/// Where the fewest rooms that hold some pods end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Last {
+    /// The smallest room that is needed.
+    pub(crate) room: u32,
+    /// How many of its size are.
+    pub(crate) alike: u32,
+    /// Pods that the last of them takes.
+    pub(crate) rest: u32,
+}
+
 impl Default for Rooms {
     fn default() -> Self {
         Rooms {
@@ -50,25 +61,38 @@ impl Rooms {
         }
     }
 
-    pub(crate) fn total(&self) -> u64 {
-        let small = self
-            .counted
-            .iter()
-            .zip(0_u64..)
-            .map(|(count, room)| u64::from(*count) * room);
-        small.sum::<u64>() + self.large.iter().map(|room| u64::from(*room)).sum::<u64>()
-    }
-
     /// The fewest that add up to `pods`, or all of them if they do not.
     pub(crate) fn fewest(&mut self, pods: u32) -> u32 {
-        let (mut left, mut taken) = (pods, 0);
+        let mut taken = 0;
+        self.take_largest(pods, |_, count, _| taken += count);
+        taken
+    }
+
+    /// Where the fewest that add up to `pods` end; all of them leave so many pods if they do not.
+    pub(crate) fn last_of_fewest(&mut self, pods: u32) -> Result<Last, u32> {
+        let mut last = Last::default();
+        let left = self.take_largest(pods, |room, count, left| {
+            let alike = if room == last.room { last.alike } else { 0 };
+            last = Last {
+                room,
+                alike: alike + count,
+                rest: left.saturating_sub((count - 1) * room),
+            };
+        });
+        if left == 0 { Ok(last) } else { Err(left) }
+    }
+
+    /// Takes the largest until they hold `pods`, and tells of each size how many, and how many pods were left before
+    /// them. Returns how many are left in the end.
+    fn take_largest(&mut self, pods: u32, mut tell: impl FnMut(u32, u32, u32)) -> u32 {
+        let mut left = pods;
         self.large.sort_unstable_by_key(|room| Reverse(*room));
         for room in &self.large {
             if left == 0 {
-                return taken;
+                return 0;
             }
+            tell(*room, 1, left);
             left = left.saturating_sub(*room);
-            taken += 1;
         }
         for room in (1..=self.most).rev() {
             if left == 0 {
@@ -78,10 +102,10 @@ impl Rooms {
                 continue;
             }
             let count = left.div_ceil(room as u32).min(self.counted[room]);
-            taken += count;
+            tell(room as u32, count, left);
             left = left.saturating_sub(count * room as u32);
         }
-        taken
+        left
     }
 }
 
@@ -100,8 +124,22 @@ mod tests {
             .map(|pods| rooms.fewest(pods))
             .to_vec();
         assert_eq!(fewest, [0, 1, 1, 2, 3, 4, 5, 5]);
-        assert_eq!(rooms.total(), 819);
         rooms.clear();
-        assert_eq!((rooms.fewest(1), rooms.total()), (0, 0));
+        assert_eq!(rooms.fewest(1), 0);
+    }
+
+    #[test]
+    fn the_fewest_rooms_end_with_the_smallest_of_them() {
+        let mut rooms = Rooms::default();
+        for room in [3, 300, 8, 0, 8, 300, 8] {
+            rooms.add(room);
+        }
+        let last = |room, alike, rest| Ok(Last { room, alike, rest });
+        assert_eq!(rooms.last_of_fewest(200), last(300, 1, 200));
+        assert_eq!(rooms.last_of_fewest(600), last(300, 2, 300));
+        assert_eq!(rooms.last_of_fewest(601), last(8, 1, 1));
+        assert_eq!(rooms.last_of_fewest(619), last(8, 3, 3));
+        assert_eq!(rooms.last_of_fewest(626), last(3, 1, 2));
+        assert_eq!(rooms.last_of_fewest(630), Err(3));
     }
 }

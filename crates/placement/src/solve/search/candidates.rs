@@ -3,7 +3,7 @@
 use super::Search;
 use crate::solve::fill::Need;
 use crate::solve::overlay::opens;
-use crate::topology::Place;
+use crate::topology::{Place, ROOT};
 
 /// A domain that a scope could take.
 #[derive(Clone, Copy, Debug)]
@@ -47,26 +47,57 @@ impl Search<'_> {
         if let Some((node, _)) = tree.node_of(outer) {
             return self.push_cells(scope_index, node);
         }
+        let domain_depth = depth.min(tree.last_depth());
+        if outer == ROOT {
+            return self.push_below(scope_index, depth, tree.at_depth(domain_depth));
+        }
         let mut domains = std::mem::take(&mut self.scratch.domains);
         domains.clear();
-        tree.domains_within(outer, depth.min(tree.last_depth()), &mut domains);
-        for domain in &domains {
-            if tree.domains[*domain as usize].outside {
+        tree.domains_within(outer, domain_depth, &mut domains);
+        self.push_below(scope_index, depth, &domains);
+        self.scratch.domains = domains;
+    }
+
+    /// Collects out of some domains: themselves, or their hosts or cells if that is the depth.
+    fn push_below(&mut self, scope_index: usize, depth: u8, domains: &[u32]) {
+        let tree = self.view.tree;
+        if depth <= tree.last_depth() {
+            return self.push_domains(scope_index, depth, domains);
+        }
+        for id in domains {
+            let domain = &tree.domains[*id as usize];
+            if domain.outside || !self.may_have_host(scope_index, *id) {
                 continue;
             }
-            if depth <= tree.last_depth() {
-                self.push_candidate(scope_index, Place { depth, id: *domain });
-            } else if self.may_have_host(scope_index, *domain) {
-                for node in &tree.domains[*domain as usize].nodes {
-                    if depth == tree.host_depth() {
-                        self.push_candidate(scope_index, Place { depth, id: *node });
-                    } else {
-                        self.push_cells(scope_index, *node);
-                    }
+            for node in &domain.nodes {
+                if depth == tree.host_depth() {
+                    self.push_candidate(scope_index, Place { depth, id: *node });
+                } else {
+                    self.push_cells(scope_index, *node);
                 }
             }
         }
-        self.scratch.domains = domains;
+    }
+
+    /// Collects domains; most that have too little room are passed over at a look.
+    fn push_domains(&mut self, scope_index: usize, depth: u8, domains: &[u32]) {
+        let (problem, tree) = (self.problem, self.view.tree);
+        let items = &problem.scopes[scope_index].items;
+        let Some(item) = problem.items.get(items.start) else {
+            return;
+        };
+        let is_alone = items.len() == 1;
+        let needed = problem.places_needed(items.clone(), item.shape);
+        let pods = &self.view.shape(problem, items.start).counts(self.view.topology).pods;
+        for domain in domains {
+            let place = Place { depth, id: *domain };
+            self.work.candidates += 1;
+            let has_room = u64::from(pods[*domain as usize]) >= needed;
+            if has_room && !tree.domains[*domain as usize].outside && (is_alone || self.can_hold(place, items.clone()))
+            {
+                self.push_fitting(scope_index, place);
+            }
+        }
     }
 
     /// The cells of a node; a node that states none is one.
@@ -79,13 +110,22 @@ impl Search<'_> {
     fn push_candidate(&mut self, scope_index: usize, place: Place) {
         self.work.candidates += 1;
         let items = self.problem.scopes[scope_index].items.clone();
-        if !self.can_hold(place, items.clone()) {
-            return;
+        if self.can_hold(place, items) {
+            self.push_fitting(scope_index, place);
         }
-        let is_new = |depth: &u8| !self.scratch.overlay.is_used(self.view.tree.widen(place, *depth));
-        let opened = (1..=place.depth.min(self.view.tree.host_depth()))
-            .filter(is_new)
-            .count() as u8;
+    }
+
+    /// Adds a place that may hold the scope.
+    fn push_fitting(&mut self, scope_index: usize, place: Place) {
+        let items = self.problem.scopes[scope_index].items.clone();
+        let around = place.depth.min(self.view.tree.host_depth());
+        let overlay = &self.scratch.overlay;
+        let is_new = |depth: &u8| !overlay.is_used(self.view.tree.widen(place, *depth));
+        let opened = if overlay.is_unused() {
+            around
+        } else {
+            (1..=around).filter(is_new).count() as u8
+        };
         let outer = self.problem.scopes[scope_index]
             .parent
             .map_or(0..0, |parent| self.problem.scopes[parent].items.clone());
