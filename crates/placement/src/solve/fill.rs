@@ -40,10 +40,12 @@ pub(crate) struct Filler {
     next: Vec<Choice>,
     chosen: Chosen,
     all: Chosen,
+    /// The children of the chosen domains after an exchange.
+    trial: Rooms,
     /// Rooms of the domains below each choice, one after the other.
     below: Vec<u32>,
-    /// The chosen domains by their first node.
-    by_node: Vec<(Option<u32>, u32)>,
+    /// The chosen domains by their first node: that and the domain in one number, which is quick to compare.
+    by_node: Vec<u64>,
     hosts: Hosts,
     pub(crate) rooms: Rooms,
 }
@@ -54,11 +56,18 @@ struct Choice {
     domain: u32,
     pods: u32,
     used: bool,
+    /// What it has free of the scarce resource.
+    opens: u64,
     /// Where the rooms of the domains right below it lie.
     below: (u32, u32),
 }
 
 impl Choice {
+    /// The order of domains that are used or not: the largest first. One number, which is quick to compare.
+    fn largest_first(&self) -> u64 {
+        u64::from(u32::MAX - self.pods) << 32 | u64::from(self.domain)
+    }
+
     fn rooms<'a>(&self, below: &'a [u32]) -> &'a [u32] {
         &below[self.below.0 as usize..self.below.1 as usize]
     }
@@ -109,12 +118,14 @@ impl Filler {
         // In the order of the nodes, so that a plan comes in its order.
         let nodes = |domain: u32| &job.view.tree.domains[domain as usize].nodes;
         self.by_node.clear();
-        let first = |domain: &u32| (nodes(*domain).first().copied(), *domain);
-        self.by_node.extend(self.pool.iter().map(first));
+        let first = |domain: &u32| nodes(*domain).first().copied().unwrap_or_default();
+        let by_first = |domain: &u32| u64::from(first(domain)) << 32 | u64::from(*domain);
+        self.by_node.extend(self.pool.iter().map(by_first));
         self.by_node.sort_unstable();
-        for (_, domain) in &self.by_node {
-            work.hosts += nodes(*domain).len() as u64;
-            self.hosts.push(job, overlay, nodes(*domain));
+        for by_first in &self.by_node {
+            let nodes = nodes(*by_first as u32);
+            work.hosts += nodes.len() as u64;
+            self.hosts.push(job, overlay, nodes);
         }
         for domain in self.lost_in.drain(..) {
             self.lost[domain as usize] = 0;
@@ -176,13 +187,14 @@ impl Filler {
                         domain: *child,
                         pods,
                         used,
+                        opens: 0,
                         below: (0, 0),
                     });
                 }
             }
         }
         self.next
-            .sort_unstable_by_key(|choice| (!choice.used, Reverse(choice.pods), choice.domain));
+            .sort_unstable_by_key(|choice| (!choice.used, choice.largest_first()));
         let free = self.next.partition_point(|choice| choice.used);
         let left = self.next[..free]
             .iter()
@@ -203,14 +215,13 @@ impl Filler {
     /// Of all ways to take `count` new domains after the first `free`, looks for one that needs least below.
     fn tighten(&mut self, job: Job, objective: Objective, free: usize, count: usize) {
         self.chosen.clear();
-        self.list_below(job, free);
+        self.look_below(job, free);
         if count == 1 {
             let fitting = self.next[free..].partition_point(|choice| choice.pods >= job.pods);
             let mut best: Option<(Need, usize)> = None;
             for at in free..free + fitting {
-                let choice = self.next[at];
                 self.chosen.clear();
-                self.chosen.add(job, choice, &self.below);
+                self.chosen.add(&self.next[at], &job.counts().hosts, &self.below);
                 let need = (self.chosen.need(job.pods, objective), at);
                 if best.is_none_or(|best| need < best) {
                     best = Some(need);
@@ -225,14 +236,15 @@ impl Filler {
         let rest = job.pods.saturating_sub(head);
         let last = self.next[free..].partition_point(|choice| choice.pods >= rest);
         self.next.swap(free + count - 1, free + last - 1);
+        let hosts = &job.counts().hosts;
         for choice in &self.next[free..free + count] {
-            self.chosen.add(job, *choice, &self.below);
+            self.chosen.add(choice, hosts, &self.below);
         }
         self.exchange(job, objective, free, count);
     }
 
-    /// Lists the rooms below the choices after the first `free`.
-    fn list_below(&mut self, job: Job, free: usize) {
+    /// Notes what the choices after the first `free` have free, and the rooms below them.
+    fn look_below(&mut self, job: Job, free: usize) {
         let (counts, tree) = (job.counts(), job.view.tree);
         self.below.clear();
         for choice in &mut self.next[free..] {
@@ -241,6 +253,7 @@ impl Filler {
             let start = self.below.len() as u32;
             self.below.extend(rooms);
             choice.below = (start, self.below.len() as u32);
+            choice.opens = job.opens(choice.domain);
         }
     }
 
@@ -271,7 +284,7 @@ impl Filler {
                     }
                     // Where nothing below can be saved any more, an exchange that opens more is not worth a count.
                     let is_least = (best.children, best.hosts) == (least.children, least.hosts);
-                    if is_least && job.opens(other.domain) >= job.opens(mine.domain) {
+                    if is_least && other.opens >= mine.opens {
                         continue;
                     }
                     if let Some(need) = self.weigh(job, objective, (mine, other), best) {
@@ -286,26 +299,30 @@ impl Filler {
 
     /// Exchanges a chosen domain for another if that needs less than the best so far; returns what it needs then.
     fn weigh(&mut self, job: Job, objective: Objective, (mine, other): (Choice, Choice), best: Need) -> Option<Need> {
-        let (from, to) = (mine.rooms(&self.below), other.rooms(&self.below));
-        self.chosen.shift_children(from, to);
+        self.trial.copy(&self.chosen.children);
+        self.trial.exchange(mine.rooms(&self.below), other.rooms(&self.below));
+        let children = self.trial.fewest(job.pods);
         // Mostly the children settle it, and the hosts need not be counted.
-        if self.chosen.children.fewest(job.pods) <= best.children {
-            self.chosen.shift_hosts(job, (mine.domain, other.domain));
-            let need = self.chosen.need(job.pods, objective);
-            if need < best {
-                return Some(need);
-            }
-            self.chosen.shift_hosts(job, (other.domain, mine.domain));
+        if children > best.children {
+            return None;
         }
-        self.chosen.shift_children(to, from);
+        let hosts = &job.counts().hosts;
+        self.chosen.shift_hosts(&mine, &other, hosts);
+        let need = self.chosen.need_above(children, job.pods, objective);
+        if need < best {
+            self.chosen.children.copy(&self.trial);
+            return Some(need);
+        }
+        self.chosen.shift_hosts(&other, &mine, hosts);
         None
     }
 
     /// What no choice among the domains after the first `free` needs less than.
     fn least_need(&mut self, job: Job, objective: Objective, free: usize) -> Need {
         self.all.clear();
+        let hosts = &job.counts().hosts;
         for choice in &self.next[free..] {
-            self.all.add(job, *choice, &self.below);
+            self.all.add(choice, hosts, &self.below);
         }
         self.all.need(job.pods, objective)
     }
@@ -373,39 +390,35 @@ impl Chosen {
         self.opens = 0;
     }
 
-    fn add(&mut self, job: Job, choice: Choice, below: &[u32]) {
-        self.opens += job.opens(choice.domain);
-        self.hosts.merge(&job.counts().hosts[choice.domain as usize]);
+    fn add(&mut self, choice: &Choice, hosts: &[Histogram], below: &[u32]) {
+        self.opens += choice.opens;
+        self.hosts.merge(&hosts[choice.domain as usize]);
         for room in choice.rooms(below) {
             self.children.add(*room);
         }
     }
 
-    /// Exchanges the children of one domain for those of another; its hosts and what it has free stay.
-    fn shift_children(&mut self, from: &[u32], to: &[u32]) {
-        for room in from {
-            self.children.remove(*room);
-        }
-        for room in to {
-            self.children.add(*room);
-        }
-    }
-
-    /// The rest of an exchange.
-    fn shift_hosts(&mut self, job: Job, (from, to): (u32, u32)) {
-        self.opens = self.opens - job.opens(from) + job.opens(to);
-        self.hosts.part(&job.counts().hosts[from as usize]);
-        self.hosts.merge(&job.counts().hosts[to as usize]);
+    /// Exchanges one domain for another, but for its children.
+    fn shift_hosts(&mut self, from: &Choice, to: &Choice, hosts: &[Histogram]) {
+        self.opens = self.opens - from.opens + to.opens;
+        self.hosts.part(&hosts[from.domain as usize]);
+        self.hosts.merge(&hosts[to.domain as usize]);
     }
 
     fn need(&mut self, pods: u32, objective: Objective) -> Need {
+        let children = self.children.fewest(pods);
+        self.need_above(children, pods, objective)
+    }
+
+    /// The need where that of children is known.
+    fn need_above(&self, children: u32, pods: u32, objective: Objective) -> Need {
         let hosts = if objective == Objective::FewestHosts {
             self.hosts.hosts_for(pods)
         } else {
             0
         };
         Need {
-            children: self.children.fewest(pods),
+            children,
             hosts,
             opens: self.opens,
         }

@@ -50,14 +50,28 @@ impl Rooms {
         }
     }
 
-    pub(crate) fn remove(&mut self, room: u32) {
-        match self.counted.get_mut(room as usize) {
-            Some(count) => *count -= 1,
-            None => {
-                if let Some(at) = self.large.iter().position(|known| *known == room) {
-                    self.large.swap_remove(at);
+    /// Becomes the same as others.
+    pub(crate) fn copy(&mut self, other: &Rooms) {
+        let most = self.most.max(other.most);
+        self.counted[..=most].copy_from_slice(&other.counted[..=most]);
+        self.most = other.most;
+        self.large.clone_from(&other.large);
+    }
+
+    /// Exchanges some of the rooms for others.
+    pub(crate) fn exchange(&mut self, from: &[u32], to: &[u32]) {
+        for room in from {
+            match self.counted.get_mut(*room as usize) {
+                Some(count) => *count -= 1,
+                None => {
+                    if let Some(at) = self.large.iter().position(|known| known == room) {
+                        self.large.swap_remove(at);
+                    }
                 }
             }
+        }
+        for room in to {
+            self.add(*room);
         }
     }
 
@@ -126,6 +140,19 @@ mod tests {
         assert_eq!(fewest, [0, 1, 1, 2, 3, 4, 5, 5]);
         rooms.clear();
         assert_eq!(rooms.fewest(1), 0);
+    }
+
+    #[test]
+    fn a_copy_is_exchanged_without_the_original() {
+        let (mut rooms, mut trial) = (Rooms::default(), Rooms::default());
+        trial.add(200);
+        for room in [3, 300, 8] {
+            rooms.add(room);
+        }
+        trial.copy(&rooms);
+        trial.exchange(&[300, 8], &[5, 5]);
+        assert_eq!((trial.fewest(13), trial.fewest(14)), (3, 3));
+        assert_eq!((rooms.fewest(13), rooms.fewest(308)), (1, 2));
     }
 
     #[test]

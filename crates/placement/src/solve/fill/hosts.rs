@@ -123,13 +123,21 @@ impl Hosts {
     /// Of the hosts that are as large as the last one that is needed, in use or not, the last that is taken.
     fn last_alike(&mut self, used: bool, last: Last) -> Host {
         let is_alike = |host: &&Host| (host.used, host.room) == (used, last.room);
-        let mut alike = self.list.iter().filter(is_alike);
         let at = last.alike as usize - 1;
         // Mostly they were found in their order.
-        if alike.clone().is_sorted_by_key(|host| host.loss())
-            && let Some(host) = alike.nth(at)
-        {
-            return *host;
+        let (mut wanted, mut before) = (None, None);
+        for (seen, host) in self.list.iter().filter(is_alike).enumerate() {
+            if before > Some(host.loss()) {
+                wanted = None;
+                break;
+            }
+            before = Some(host.loss());
+            if seen == at {
+                wanted = Some(*host);
+            }
+        }
+        if let Some(host) = wanted {
+            return host;
         }
         self.alike.clear();
         self.alike.extend(self.list.iter().filter(is_alike));
