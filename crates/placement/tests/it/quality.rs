@@ -28,6 +28,31 @@ fn rooms(instance: &Instance, case: &Case) -> Vec<Room> {
     cluster.nodes().map(room).collect()
 }
 
+/// Cases that have been measured elsewhere, and how few domains they must take: blocks, racks, hosts.
+const LIMITS: [(&str, [u32; 3]); 3] = [
+    ("64 x 8 GPU required block", [1, 8, 64]),
+    ("1000 x 1 GPU required block", [1, 13, 144]),
+    ("64 x 1 GPU required rack", [1, 1, 8]),
+];
+
+#[test]
+fn gangs_that_others_spread_are_close_together() {
+    let mut instance = Instance::new(10_000);
+    let mut solver = Solver::new();
+    let cases = instance.cases();
+    for (name, limits) in LIMITS {
+        let case = cases.iter().find(|case| case.name == name).expect("the case is there");
+        let Outcome::Placed(plan) = solver.solve(&mut instance.cluster, &case.gang, Budget::default()) else {
+            panic!("{name} is not placed");
+        };
+        let used = &plan.quality.domains;
+        assert!(
+            used.iter().zip(limits).all(|(used, most)| *used <= most),
+            "{name}: {used:?}"
+        );
+    }
+}
+
 #[test]
 fn gangs_use_the_fewest_blocks_and_racks_and_hardly_more_hosts() {
     let mut instance = Instance::new(10_000);
