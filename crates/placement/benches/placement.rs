@@ -122,7 +122,49 @@ fn measure_preemption(nodes: usize) {
     );
 }
 
+/// Gangs of two roles, each in a rack of one block, one after the other, as `grove plan` places them.
+fn measure_plan(nodes: usize, gangs: usize) {
+    let mut placed = 0;
+    let micros = best_of(|_| {
+        let mut instance = Instance::new(nodes);
+        let mut solver = Solver::new();
+        let gang = instance.two_roles();
+        placed = 0;
+        let start = Instant::now();
+        for _ in 0..gangs {
+            if let Outcome::Placed(plan) = solver.solve(&mut instance.cluster, &gang, Budget::default()) {
+                let committed = instance.cluster.commit(&plan.assignments);
+                committed.expect("a plan that was just made fits");
+                placed += 1;
+            }
+        }
+        start.elapsed()
+    });
+    println!("{gangs} gangs of two roles one after the other: {micros:.1} us, {placed} placed");
+}
+
+/// Solves one case again and again and measures nothing: for tools that count instructions.
+fn repeat(nodes: usize, case: usize, runs: u64) {
+    let mut instance = Instance::new(nodes);
+    let mut solver = Solver::new();
+    let case = instance.cases().swap_remove(case);
+    for _ in 0..runs {
+        std::hint::black_box(solver.solve(&mut instance.cluster, &case.gang, Budget::default()));
+    }
+}
+
 fn main() {
+    let arguments: Vec<String> = std::env::args().collect();
+    if let Some(at) = arguments.iter().position(|text| text == "repeat") {
+        let numbers: Vec<usize> = arguments[at + 1..]
+            .iter()
+            .filter_map(|text| text.parse().ok())
+            .collect();
+        let [nodes, case, runs] = numbers[..] else {
+            panic!("usage: repeat NODES CASE RUNS");
+        };
+        return repeat(nodes, case, runs as u64);
+    }
     let asked: Vec<usize> = std::env::args().filter_map(|text| text.parse().ok()).collect();
     let sizes = if asked.is_empty() { vec![1_000, 10_000] } else { asked };
     for nodes in sizes {
@@ -151,5 +193,6 @@ fn main() {
             measure(&mut instance, &case, &sizes, &mut variants);
         }
         measure_preemption(nodes);
+        measure_plan(nodes, 200);
     }
 }

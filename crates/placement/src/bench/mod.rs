@@ -147,6 +147,20 @@ impl Instance {
         cases
     }
 
+    /// Two pods of eight GPUs for each of two roles, which have a rack each, in one block.
+    pub fn two_roles(&mut self) -> Gang {
+        let rack = Pack {
+            required: Some("rack".to_owned()),
+            preferred: None,
+        };
+        let whole_host = self.shape(8, 0);
+        let mut gang = self.gang(Some("block"), None, 0, whole_host);
+        gang.pod_groups = ["prefill", "decode"]
+            .map(|name| pod_group(name, rack.clone(), 2, whole_host))
+            .to_vec();
+        gang
+    }
+
     fn nested_case(&mut self) -> Case {
         let rack = Pack {
             required: Some("rack".to_owned()),
