@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should say where it stopped")]
 
+mod bench;
 mod cli;
 mod cluster;
 mod embedded;

@@ -89,47 +89,27 @@ fn bad_input_is_exit_code_2_on_one_line() {
     grove().arg("plan").assert().code(2);
 }
 
-/// 1,000 nodes and 200 sets. The bound is far above what an optimised build needs (it says so on `--nocapture`), and
-/// far below what counting every node for every pod would take.
+/// 1,000 nodes and 200 sets. The bound is far above what an optimised build needs (`grove bench plan` says it), and far
+/// below what counting every node for every pod would take.
 #[test]
 fn a_thousand_nodes_and_two_hundred_sets_are_planned_at_once() {
     let folder = TempDir::new().unwrap();
-    let node = |at: usize| {
-        let labels = json!({"x/block": format!("b{}", at / 200), "x/rack": format!("r{}", at / 20),
-            "kubernetes.io/hostname": format!("n{at}")});
-        json!({"kind": "Node", "metadata": {"name": format!("n{at}"), "labels": labels},
-            "status": {"allocatable": {"cpu": "128", "nvidia.com/gpu": "8", "pods": "110"}}})
-    };
-    let set = |at: usize| {
-        let container = json!({"name": "m", "resources": {"limits": {"nvidia.com/gpu": "8"}}});
-        let clique = |name: &str, pods: usize| {
-            json!({"name": name, "topologyConstraint": {"packDomain": "rack"},
-                "spec": {"roleName": name, "replicas": pods, "podSpec": {"containers": [container]}}})
-        };
-        json!({"kind": "PodCliqueSet", "metadata": {"name": format!("s{at}")}, "spec": {"replicas": 1, "template": {
-            "topologyConstraint": {"packDomain": "block"}, "cliques": [clique("p", 1 + at % 2), clique("d", 2)]}}})
-    };
-    let objects: Vec<Value> = (0..1000).map(node).chain((0..200).map(set)).collect();
-    let objects = file(
-        &folder,
-        "all.json",
-        &json!({"kind": "List", "items": objects}).to_string(),
-    );
+    let objects = folder.path().join("all.json");
+    let said = grove()
+        .args(["bench", "plan", "--write"])
+        .arg(&objects)
+        .output()
+        .unwrap();
+    let said = String::from_utf8(said.stdout).unwrap();
     let begun = Instant::now();
     let output = grove()
-        .args([
-            "plan",
-            "-o",
-            "json",
-            "--levels",
-            "block=x/block,rack=x/rack,host=kubernetes.io/hostname",
-            "-f",
-        ])
-        .arg(objects)
+        .args(said.split_whitespace().skip(1))
+        .args(["-o", "json"])
         .output()
         .unwrap();
     println!("{:?}", begun.elapsed());
     let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(answer["summary"]["nodes"], 1000);
     assert_eq!(answer["summary"]["gangs"], 200);
     assert_eq!(answer["summary"]["placed"], 200, "{}", answer["summary"]);
     assert!(begun.elapsed().as_secs() < 20);

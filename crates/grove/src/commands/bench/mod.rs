@@ -2,9 +2,10 @@
 
 mod cases;
 mod placement;
+mod plan;
 mod trace;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use crate::exit::{Failure, one_line};
@@ -40,6 +41,18 @@ enum Command {
         #[arg(long, default_value_t = 1.0, value_parser = load)]
         load: f64,
     },
+    /// Plan made-up workloads on a made-up cluster, step by step
+    Plan {
+        /// Nodes of 8 GPUs, 20 a rack, 10 racks a block
+        #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+        nodes: u32,
+        /// PodCliqueSets of three or four pods
+        #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+        sets: u32,
+        /// Measure nothing: write the objects to a file for grove plan, and print how to call it
+        #[arg(long, value_name = "FILE")]
+        write: Option<PathBuf>,
+    },
 }
 
 pub(crate) fn run(args: &Args) -> ExitCode {
@@ -53,6 +66,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
         Command::Trace { folder, load } => trace::measure(folder.as_deref(), *load)
             .map_err(|error| Failure::Usage(one_line(error)))
             .and_then(|lines| output::print(args.output, &lines, |lines| trace::table(lines))),
+        Command::Plan { nodes, sets, write } => plan(args.output, (*nodes as usize, *sets as usize), write.as_deref()),
     };
     match printed {
         Ok(()) => ExitCode::SUCCESS,
@@ -69,5 +83,12 @@ fn load(text: &str) -> Result<f64, String> {
         Ok(load)
     } else {
         Err("a load is between 0.01 and 4: 1 asks for all GPUs all of the time".to_owned())
+    }
+}
+
+fn plan(format: Format, (nodes, sets): (usize, usize), write: Option<&Path>) -> Result<(), Failure> {
+    match write {
+        Some(file) => output::print(format, &plan::write(nodes, sets, file)?, String::clone),
+        None => output::print(format, &plan::measure(nodes, sets)?, plan::table),
     }
 }

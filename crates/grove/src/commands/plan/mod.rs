@@ -15,6 +15,7 @@ mod tests;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
 
 use grove_api::config::Packing;
 
@@ -55,6 +56,49 @@ pub(crate) fn run(args: &Args) -> ExitCode {
             failure.exit_code()
         }
     }
+}
+
+/// How long the steps of a plan took, and what came of it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Timed {
+    pub(super) read: Duration,
+    pub(super) expand: Duration,
+    pub(super) place: Duration,
+    pub(super) gangs: usize,
+    pub(super) placed: usize,
+    pub(super) pods: usize,
+}
+
+impl Timed {
+    /// The shorter time of each step.
+    pub(super) fn least(self, other: Timed) -> Timed {
+        Timed {
+            read: self.read.min(other.read),
+            expand: self.expand.min(other.expand),
+            place: self.place.min(other.place),
+            ..self
+        }
+    }
+}
+
+/// Plans what a text holds, for measurements.
+pub(super) fn timed(text: &str, levels: &[String]) -> Result<Timed, Failure> {
+    let start = Instant::now();
+    let mut input = read::Input::new(None);
+    input.add(text, "made up")?;
+    input.complete(levels)?;
+    let read = start.elapsed();
+    let planned = expand::gangs(&input)?;
+    let expand = start.elapsed() - read;
+    let summary = place::place(&input, &planned, Packing::FewestHosts).summary;
+    Ok(Timed {
+        read,
+        expand,
+        place: start.elapsed() - read - expand,
+        gangs: summary.gangs,
+        placed: summary.placed,
+        pods: summary.pods,
+    })
 }
 
 /// Exit code 1 says that something is not placed.
