@@ -99,6 +99,8 @@ pub(super) struct Line {
     /// Over the gangs that both placed.
     racks_per_gang: f64,
     peer_racks_per_gang: f64,
+    /// As good as the peer: in gangs or in GPUs, within 1 % in the other, and in racks per gang.
+    as_good: bool,
     undecided: usize,
     /// Placements that the judge did not accept.
     rejected: usize,
@@ -136,7 +138,7 @@ fn compare(file: &CaseFile, policy: Policy, name: &'static str) -> Line {
     let both = file.gangs.iter().zip(&results).filter(|(_, result)| result.placed);
     let racks: Vec<usize> = both.filter_map(|(gang, _)| gang.racks).collect();
     let most = most(&queue);
-    Line {
+    let mut line = Line {
         file: file.label.clone(),
         policy: name,
         gangs: file.gangs.len(),
@@ -148,9 +150,22 @@ fn compare(file: &CaseFile, policy: Policy, name: &'static str) -> Line {
         most_gpus: most.map(|(_, gpus)| gpus),
         racks_per_gang: ours.racks_per_gang,
         peer_racks_per_gang: racks.iter().sum::<usize>() as f64 / racks.len().max(1) as f64,
+        as_good: false,
         undecided: ours.undecided,
         rejected: rejected(&queue, &results),
         us_per_gang: micros / file.gangs.len().max(1) as f64,
+    };
+    line.as_good = line.is_as_good_as(line.peer_placed, line.peer_gpus, line.peer_racks_per_gang);
+    line
+}
+
+impl Line {
+    /// As good as others in gangs or in GPUs, within 1 % in the other, with no more racks per gang.
+    fn is_as_good_as(&self, gangs: usize, gpus: u64, racks_per_gang: f64) -> bool {
+        let all_gangs = self.placed >= gangs && self.gpus * 100 >= gpus * 99;
+        let all_gpus = self.gpus >= gpus && self.placed * 100 >= gangs * 99;
+        // Racks per gang are given to two places.
+        (all_gangs || all_gpus) && self.racks_per_gang <= racks_per_gang + 0.005
     }
 }
 
@@ -259,6 +274,7 @@ pub(super) fn table(lines: &[Line]) -> String {
         "MOST",
         "RACKS/GANG",
         "PEER",
+        "AS GOOD",
         "UNDECIDED",
         "REJECTED",
         "US/GANG",
@@ -276,6 +292,7 @@ pub(super) fn table(lines: &[Line]) -> String {
             &counted(line.most_gpus),
             &format!("{:.2}", line.racks_per_gang),
             &format!("{:.2}", line.peer_racks_per_gang),
+            if line.as_good { "yes" } else { "no" },
             &line.undecided.to_string(),
             &line.rejected.to_string(),
             &format!("{:.0}", line.us_per_gang),
@@ -308,15 +325,10 @@ mod tests {
                 .iter()
                 .find(|line| line.file == file && line.policy == "spare hosts")
                 .unwrap();
-            let (gangs, gpus) = (gangs.max(line.peer_placed), gpus.max(line.peer_gpus));
-            let all_gangs = line.placed >= gangs && line.gpus * 100 >= gpus * 99;
-            let all_gpus = line.gpus >= gpus && line.placed * 100 >= gangs * 99;
-            assert!(all_gangs || all_gpus, "{line:?}");
-            // The columns are given to two places.
-            assert!(
-                line.racks_per_gang <= racks.min(line.peer_racks_per_gang) + 0.005,
-                "{line:?}"
-            );
+            let better = (gangs.max(line.peer_placed), gpus.max(line.peer_gpus));
+            let racks = racks.min(line.peer_racks_per_gang);
+            assert!(line.is_as_good_as(better.0, better.1, racks), "{line:?}");
+            assert!(line.as_good, "{line:?}");
             assert_eq!(line.undecided, 0);
         }
         for line in &lines {
