@@ -12,6 +12,7 @@
 
 pub mod audit;
 pub mod embedded;
+pub mod end;
 mod lifecycle;
 mod look;
 mod manifests;
