@@ -138,6 +138,7 @@ pub struct ControlPlane {
     _sweeper: Sweeper,
     dir: PathBuf,
     server: String,
+    etcd: String,
     credentials: Credentials,
     kit: Kit,
 }
@@ -163,6 +164,7 @@ impl ControlPlane {
             _sweeper: sweeper,
             dir,
             server: ports.server(),
+            etcd: ports.etcd(),
             credentials,
             kit,
         };
@@ -244,6 +246,18 @@ impl ControlPlane {
         ended(&mut self.programs).map_or(Ok(()), Err)
     }
 
+    /// Kills a program and starts it again, and waits until the API answers. Whatever it had stored it still has.
+    pub async fn restart(&mut self, program: Program) -> Result<(), StartError> {
+        let name = program.name();
+        for running in self.programs.iter_mut().filter(|running| running.name == name) {
+            let restarted = running.restart();
+            restarted.map_err(|error| StartError::Spawn { program: name, error })?;
+        }
+        let admin = self.client(Identity::Admin).await?;
+        self.wait("the API to be ready again", async || get(&admin, "/readyz").await)
+            .await
+    }
+
     /// A new client. It belongs to the async runtime it is made in, so each test makes its own.
     pub async fn client(&self, identity: Identity) -> Result<Client, ClientError> {
         self.credentials.client(identity).await
@@ -279,6 +293,11 @@ impl ControlPlane {
     /// `https://127.0.0.1:<port>`.
     pub fn server(&self) -> &str {
         &self.server
+    }
+
+    /// Where etcd listens, `http://127.0.0.1:<port>`.
+    pub fn etcd(&self) -> &str {
+        &self.etcd
     }
 
     /// The directory of this control plane: kubeconfigs, certificates, and `<program>.log` for each program.

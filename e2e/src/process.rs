@@ -4,6 +4,7 @@
 //! pipe is held by us alone; however we end, by return, panic or `kill -9`, the kernel closes it, and the shell
 //! kills its group. Nothing is ever killed by a remembered number that may belong to someone else by now.
 
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::process::CommandExt;
@@ -30,6 +31,8 @@ const TAIL_LINES: usize = 12;
 #[derive(Debug)]
 pub(crate) struct Guarded {
     pub(crate) name: &'static str,
+    command: Vec<OsString>,
+    dir: PathBuf,
     child: Child,
     log: PathBuf,
 }
@@ -37,17 +40,26 @@ pub(crate) struct Guarded {
 impl Guarded {
     /// Starts `program` in `dir` with stdout and stderr in `<dir>/<name>.log`.
     pub(crate) fn spawn(name: &'static str, program: &Path, args: &[String], dir: &Path) -> io::Result<Self> {
+        let command: Vec<OsString> = std::iter::once(program.into())
+            .chain(args.iter().map(OsString::from))
+            .collect();
         let log = dir.join(format!("{name}.log"));
-        let out = File::create(&log)?;
-        let child = shell(GUARD)
-            .arg(program)
-            .args(args)
-            .current_dir(dir)
-            .env("GOGC", GARBAGE_PERCENT)
-            .stdout(out.try_clone()?)
-            .stderr(out)
-            .spawn()?;
-        Ok(Self { name, child, log })
+        let child = start(&command, dir, &log)?;
+        Ok(Self {
+            name,
+            command,
+            dir: dir.to_owned(),
+            child,
+            log,
+        })
+    }
+
+    /// Kills the program where it stands, and starts it again with a log of its own.
+    pub(crate) fn restart(&mut self) -> io::Result<()> {
+        self.child.kill()?;
+        self.child.wait()?;
+        self.child = start(&self.command, &self.dir, &self.log)?;
+        Ok(())
     }
 
     pub(crate) fn id(&self) -> u32 {
@@ -70,6 +82,17 @@ impl Drop for Guarded {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+fn start(command: &[OsString], dir: &Path, log: &Path) -> io::Result<Child> {
+    let out = File::create(log)?;
+    shell(GUARD)
+        .args(command)
+        .current_dir(dir)
+        .env("GOGC", GARBAGE_PERCENT)
+        .stdout(out.try_clone()?)
+        .stderr(out)
+        .spawn()
 }
 
 /// Removes a directory when dropped, or when this process ends in any other way.

@@ -27,10 +27,14 @@ impl Ports {
     pub(crate) fn server(self) -> String {
         format!("https://127.0.0.1:{}", self.api)
     }
+
+    pub(crate) fn etcd(self) -> String {
+        format!("http://127.0.0.1:{}", self.etcd)
+    }
 }
 
 pub(crate) fn etcd(ports: Ports) -> Vec<String> {
-    let client = format!("http://127.0.0.1:{}", ports.etcd);
+    let client = ports.etcd();
     vec![
         "--data-dir=etcd".to_owned(),
         format!("--listen-client-urls={client}"),
@@ -47,7 +51,7 @@ pub(crate) fn etcd(ports: Ports) -> Vec<String> {
 pub(crate) fn api_server(ports: Ports, credentials: &Credentials, managed: bool, extra: &[String]) -> Vec<String> {
     let file = |name| credentials.file(name).display().to_string();
     let mut args = vec![
-        format!("--etcd-servers=http://127.0.0.1:{}", ports.etcd),
+        format!("--etcd-servers={}", ports.etcd()),
         "--bind-address=127.0.0.1".to_owned(),
         format!("--secure-port={}", ports.api),
         // Without these it looks for a network interface and publishes it; nobody reaches this server by Service.
