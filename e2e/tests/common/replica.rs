@@ -54,11 +54,20 @@ impl Replica {
         Ok(())
     }
 
+    /// Its process id, while it runs.
+    pub(crate) fn id(&self) -> Result<u32> {
+        self.process.id().context("a replica that runs")
+    }
+
+    /// Sends it a signal: to stop where it stands, to go on, to end.
+    pub(crate) fn signal(&self, signal: Signal) -> Result<()> {
+        let pid = Pid::from_raw(self.id()?.try_into()?).context("a process")?;
+        Ok(kill_process(pid, signal)?)
+    }
+
     /// Asks it to end, as Kubernetes does.
     pub(crate) async fn terminate(mut self) -> Result<()> {
-        let id = self.process.id().context("a replica that runs")?;
-        let pid = Pid::from_raw(id.try_into()?).context("a process")?;
-        kill_process(pid, Signal::TERM)?;
+        self.signal(Signal::TERM)?;
         let status = self.process.wait().await?;
         let log = fs::read_to_string(self.folder.path().join("log"))?;
         let last: Vec<&str> = log.lines().rev().take(5).collect();
