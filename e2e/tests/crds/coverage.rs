@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::table::{Case, Table};
 
 /// Fields whose schema is Kubernetes' own; the table has samples of them, not every rule.
-const KUBERNETES: [&str; 4] = ["podSpec", "templateSpec", "metrics", "conditions"];
+pub(crate) const KUBERNETES: [&str; 4] = ["podSpec", "templateSpec", "metrics", "conditions"];
 
 const KEYWORDS: [&str; 8] = [
     "default",
