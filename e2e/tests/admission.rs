@@ -24,12 +24,14 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, from_value, json};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
 
 const LIMIT: Duration = Duration::from_secs(60);
 const NAMESPACE: &str = "grove-system";
 const SECRET: &str = "certs";
+/// Who writes at the same time.
+const WRITERS: usize = 8;
 const ROBOT: &str = "system:serviceaccount:ops:robot";
 
 const CONFIGURATION: &str = r#"
@@ -314,8 +316,8 @@ async fn outage(stage: Stage) -> Result<()> {
     Ok(())
 }
 
-/// An authority lives for seconds here; requests run all the while, and none is refused.
-#[tokio::test]
+/// An authority lives for seconds here; requests run all the while, several at a time, and none is refused.
+#[tokio::test(flavor = "multi_thread")]
 async fn authorities_are_replaced_while_requests_run() -> Result<()> {
     let lifetimes = Lifetimes {
         authority: Duration::from_secs(24),
@@ -329,26 +331,46 @@ async fn authorities_are_replaced_while_requests_run() -> Result<()> {
         Ok(data.get("ca.crt").context("the Secret holds authorities")?.0.clone())
     };
     let first = authority().await?;
-    let sets: Api<PodCliqueSet> = Api::default_namespaced(stage.admin.clone());
+    let stop = CancellationToken::new();
+    let mut writers = JoinSet::new();
+    for _ in 0..WRITERS {
+        writers.spawn(write_until(stop.clone(), stage.admin.clone()));
+    }
+    let replaced = eventually(
+        "no authority of the first to be trusted",
+        LIMIT,
+        async || -> Result<()> {
+            let now = authority().await?;
+            ensure!(now != first && !now.ends_with(&first), "the first is trusted");
+            Ok(())
+        },
+    );
+    tokio::select! {
+        replaced = replaced => replaced?,
+        Some(refused) = writers.join_next() => drop(refused??),
+    }
+    stop.cancel();
+    let mut asked = 0;
+    while let Some(written) = writers.join_next().await {
+        asked += written??;
+    }
+    println!("{asked} writes while the authority was replaced, none refused");
+    assert!(asked > 20, "only {asked} requests ran meanwhile");
+    Ok(())
+}
+
+/// Writes without a pause; every write must be taken. How many there were.
+async fn write_until(stop: CancellationToken, client: Client) -> Result<u32> {
+    let sets: Api<PodCliqueSet> = Api::default_namespaced(client);
     let dry_run = PostParams {
         dry_run: true,
         ..PostParams::default()
     };
-    let mut asked = 0_u32;
-    let begun = std::time::Instant::now();
-    loop {
-        let object = from_value(set("a"))?;
-        sets.create(&dry_run, &object)
-            .await
-            .with_context(|| format!("request {asked}"))?;
+    let mut asked = 0;
+    while !stop.is_cancelled() {
+        let written = sets.create(&dry_run, &from_value(set("a"))?).await;
+        written.with_context(|| format!("write {asked}"))?;
         asked += 1;
-        let now = authority().await?;
-        // Not one certificate of the first bundle is left.
-        if now != first && !now.ends_with(&first) {
-            break;
-        }
-        ensure!(begun.elapsed() < LIMIT, "the authority was not replaced");
     }
-    assert!(asked > 20, "only {asked} requests ran meanwhile");
-    Ok(())
+    Ok(asked)
 }
