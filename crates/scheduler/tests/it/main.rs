@@ -3,6 +3,7 @@
 mod churn;
 mod crash;
 mod gangs;
+mod labels;
 mod metrics;
 mod namesake;
 mod numa;

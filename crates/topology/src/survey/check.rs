@@ -96,7 +96,9 @@ fn torn(topology: &Topology, [broad, narrow]: [&str; 2], nodes: &[&NodeLabels]) 
             outer.entry(narrow).or_default().insert(broad);
         }
     }
-    let torn = outer.into_iter().filter(|(_, outer)| outer.len() > 1);
+    let mut torn: Vec<_> = outer.into_iter().filter(|(_, outer)| outer.len() > 1).collect();
+    let more: Vec<_> = torn.drain(torn.len().min(NAMES_SHOWN_MAX)..).collect();
+    let fix = format!("give each {broad} its own values of {narrow}, or correct the labels of the nodes");
     let finding = |(domain, outer): (&str, BTreeSet<&str>)| {
         let outer: Vec<&str> = outer.into_iter().collect();
         Finding {
@@ -109,10 +111,25 @@ fn torn(topology: &Topology, [broad, narrow]: [&str; 2], nodes: &[&NodeLabels]) 
                 outer.len(),
                 listed(&outer)
             ),
-            fix: format!("give each {broad} its own values of {narrow}, or correct the labels of the nodes"),
+            fix: fix.clone(),
         }
     };
-    torn.map(finding).collect()
+    let mut findings: Vec<Finding> = torn.into_iter().map(finding).collect();
+    // Whole clusters are labelled by one script: if it is wrong, it is wrong everywhere.
+    if !more.is_empty() {
+        findings.push(Finding {
+            severity: Severity::Fail,
+            code: "GT012",
+            message: format!(
+                "{} '{}': {} more values of {narrow} are in several domains of {broad}",
+                topology.kind(),
+                topology.name(),
+                more.len()
+            ),
+            fix,
+        });
+    }
+    findings
 }
 
 /// Constraints of a set that no domain could ever fulfil: its topology or a level is gone, or no node is at that level.

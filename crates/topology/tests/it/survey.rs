@@ -90,6 +90,56 @@ fn nodes_without_a_label_and_torn_racks_are_found() {
     assert_eq!(check_nodes(&topology(), &[node("bare", &[])])[0].code, "GT010");
 }
 
+/// Racks and blocks that each hold the other, as when somebody mixes up two labels.
+#[test]
+fn labels_that_go_in_a_circle_are_found_and_end() {
+    let all = [("b1", "r1"), ("b1", "r2"), ("b2", "r1"), ("b2", "r2")];
+    let all = all.map(|(block, rack)| node(&format!("{block}{rack}"), &[(BLOCK, block), (RACK, rack)]));
+    let found = check_nodes(&topology(), &all);
+    let told: Vec<&str> = found.iter().map(|finding| finding.code).collect();
+    assert_eq!(told, ["GT012", "GT012"]);
+    let blocks = tree(&topology(), &all);
+    let racks: Vec<usize> = blocks.iter().map(|block| block.domains.len()).collect();
+    assert_eq!(racks, [2, 2], "each pair is a place of its own");
+    let proposal = discover(&all).map(|proposal| proposal.spec.levels.len());
+    assert!(
+        proposal.is_none_or(|levels| levels < 3),
+        "no order can be read from them"
+    );
+}
+
+#[test]
+fn without_nodes_there_is_one_finding_and_no_domain() {
+    assert!(tree(&topology(), &[]).is_empty());
+    let found = check_nodes(&topology(), &[]);
+    assert_eq!(found.iter().map(|finding| finding.code).collect::<Vec<_>>(), ["GT010"]);
+    assert!(discover(&[]).is_none());
+}
+
+/// However many are wrong, people are told in a few lines.
+#[test]
+fn ten_thousand_racks_are_counted_and_told_in_a_few_lines() {
+    let racks = 10_000;
+    let name = |rack: usize| format!("r{rack:05}");
+    let good: Vec<NodeLabels> = (0..racks)
+        .map(|rack| node(&format!("n{rack}"), &[(BLOCK, "b1"), (RACK, &name(rack))]))
+        .collect();
+    assert_eq!(tree(&topology(), &good)[0].domains.len(), racks);
+    assert_eq!(check_nodes(&topology(), &good), []);
+    let mut torn = good;
+    torn.extend((0..racks).map(|rack| node(&format!("m{rack}"), &[(BLOCK, "b2"), (RACK, &name(rack))])));
+    torn.extend((0..racks).map(|bare| node(&format!("bare{bare}"), &[(BLOCK, "b2")])));
+    let found = check_nodes(&topology(), &torn);
+    assert!(found.len() < 20, "{} findings", found.len());
+    assert!(found.iter().all(|finding| finding.message.len() < 500), "{found:?}");
+    let last = found.last().map(|finding| finding.message.as_str());
+    let more = format!(
+        "ClusterTopology 'grove-topology': {} more values of {RACK} are in several domains of {BLOCK}",
+        racks - (found.len() - 2)
+    );
+    assert_eq!(last, Some(more.as_str()));
+}
+
 #[test]
 fn constraints_that_nothing_can_hold_are_found() {
     let set = set("a").replica(packed("rack"));
