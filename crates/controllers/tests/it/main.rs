@@ -4,6 +4,8 @@
 
 mod support;
 
+mod author;
+mod back_and_forth;
 mod creation;
 mod deletion;
 mod drift;

@@ -7,7 +7,7 @@ mod backends;
 mod domains;
 mod hooks;
 mod kai;
-mod kit;
+pub(crate) mod kit;
 mod many;
 mod races;
 mod scenarios;
