@@ -21,6 +21,7 @@ mod node;
 mod ports;
 pub mod quantity;
 pub mod requests;
+pub mod rooms;
 mod selector;
 mod topology;
 mod unsupported;

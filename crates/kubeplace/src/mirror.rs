@@ -15,6 +15,7 @@ use k8s_openapi::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim, 
 
 use crate::apart::{self, Term};
 use crate::cells::{NodeResourceTopology, Publication};
+use crate::rooms::{Rooms, is_gpu};
 use crate::selector::Labels;
 use crate::unsupported::Unsupported;
 use crate::volumes::Volumes;
@@ -54,6 +55,7 @@ pub struct Mirror {
     volumes: Volumes,
     /// By node.
     cells: BTreeMap<String, Publication>,
+    rooms: Rooms,
     /// Nobody who could bind a claim comes after.
     needs_bound_claims: bool,
     /// Whoever binds sees to the resource claims of pods.
@@ -92,6 +94,7 @@ impl Mirror {
             terms: Vec::new(),
             volumes: Volumes::default(),
             cells: BTreeMap::new(),
+            rooms: Rooms::default(),
             needs_bound_claims: false,
             claims_are_others: false,
         }
@@ -116,9 +119,15 @@ impl Mirror {
         &mut self.cluster
     }
 
+    /// How much room there is, for people.
+    pub fn rooms(&mut self) -> &mut Rooms {
+        &mut self.rooms
+    }
+
     /// Takes over a topology, new or changed.
     pub fn set_topology(&mut self, topology: &Topology) {
         let spec = topology::spec(topology);
+        self.rooms.set_topology(&spec);
         let id = self.cluster.set_topology(spec.clone());
         self.topologies.insert(spec.name.clone(), (id, spec));
     }
@@ -126,11 +135,14 @@ impl Mirror {
     /// No gang can use the topology any more.
     pub fn remove_topology(&mut self, name: &str) {
         self.topologies.remove(name);
+        self.rooms.remove_topology(name);
     }
 
     pub fn set_node(&mut self, node: &Node) {
         let spec = node::spec(&mut self.cluster, node);
         let name = spec.traits.name.clone();
+        self.rooms
+            .set_node(&spec.traits, gpus(&self.cluster, &spec.allocatable));
         let id = self.cluster.set_node(spec);
         for key in self.homeless.remove(&name).unwrap_or_default() {
             let resident = self.residents.get_mut(&key);
@@ -144,6 +156,7 @@ impl Mirror {
 
     /// The node is gone. Its pods keep their places until they are gone too, should the node return.
     pub fn remove_node(&mut self, name: &str) {
+        self.rooms.remove_node(name);
         if let Some(id) = self.cluster.node(name) {
             self.cluster.remove_node(id);
         }
@@ -197,6 +210,8 @@ impl Mirror {
             return;
         };
         give_back(&mut self.cluster, &resident);
+        let gpus = gpus(&self.cluster, &resident.amounts);
+        self.rooms.give_back(&resident.node, gpus);
         if self
             .cells
             .get_mut(&resident.node)
@@ -264,6 +279,7 @@ impl Mirror {
             assumed,
         };
         take(&mut self.cluster, &resident);
+        self.rooms.take(node, gpus(&self.cluster, &resident.amounts));
         self.residents.insert(key, resident);
     }
 
@@ -462,6 +478,13 @@ fn check(spec: &PodSpec, claims_are_others: bool) -> Result<(), Unsupported> {
         return Err(Unsupported::TopologySpread { key });
     }
     Ok(())
+}
+
+fn gpus(cluster: &Cluster, amounts: &Amounts) -> u64 {
+    let gpus = amounts
+        .iter()
+        .filter(|(resource, _)| is_gpu(cluster.resource_name(*resource)));
+    gpus.fold(0, |sum, (_, amount)| sum.saturating_add(amount))
 }
 
 /// A pod takes its place, once its node is known.

@@ -5,14 +5,13 @@ use std::collections::BTreeMap;
 use grove_api::labels;
 use grove_kubeplace::quantity::{Round, amount};
 use grove_kubeplace::requests;
+use grove_kubeplace::rooms::is_gpu;
 use grove_runtime::ObjectKey;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::ResourceExt;
 use serde::Serialize;
 
-/// How the names of the resources end that are drawn as cells: `nvidia.com/gpu`, `amd.com/gpu`.
-const GPU: &str = "/gpu";
 /// More cells than any host has; what a node claims beyond them is not drawn.
 const GPUS_MAX: u64 = 1024;
 
@@ -31,7 +30,7 @@ impl SeenNode {
         let status = node.status.as_ref();
         let allocatable = status.and_then(|status| status.allocatable.as_ref());
         let amounts = allocatable.into_iter().flatten();
-        let gpus = amounts.filter(|(name, _)| name.ends_with(GPU));
+        let gpus = amounts.filter(|(name, _)| is_gpu(name));
         let gpus = gpus.map(|(name, quantity)| amount(name, quantity, Round::Down));
         let conditions = status.iter().flat_map(|status| &status.conditions).flatten();
         let mut ready = conditions.filter(|condition| condition.type_ == "Ready");
@@ -98,7 +97,7 @@ pub struct SeenPod {
 impl SeenPod {
     pub fn new(pod: Pod) -> Self {
         let requested = requests::of_pod(&pod);
-        let gpus = requested.iter().filter(|(name, _)| name.ends_with(GPU));
+        let gpus = requested.iter().filter(|(name, _)| is_gpu(name));
         let label = |name: &str| pod.labels().get(name).cloned();
         let key = ObjectKey::of(&pod.metadata);
         Self {
