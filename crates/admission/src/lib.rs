@@ -14,14 +14,18 @@
 pub mod certificates;
 pub mod conversion;
 mod lookup;
+mod metrics;
 mod patch;
 pub mod registration;
 pub mod review;
 mod run;
 pub mod server;
+mod steps;
 mod webhooks;
 
 pub use lookup::Lookup;
+pub use metrics::Metrics;
 pub use run::{Admission, Provision};
 pub use server::Server;
+pub use steps::Telemetry;
 pub use webhooks::{Policy, Webhook, Webhooks};

@@ -221,6 +221,26 @@ impl Answer {
         self.refusal.is_none()
     }
 
+    /// In one word of a closed set.
+    pub(crate) fn result(&self) -> &'static str {
+        match self.refusal {
+            None => "admitted",
+            Some(Refusal::Invalid(_) | Refusal::Forbidden(_)) => "refused",
+            Some(Refusal::Unavailable(_)) => "unavailable",
+        }
+    }
+
+    /// The same with one more operation of the patch.
+    pub(crate) fn and_patch(mut self, operation: Value) -> Self {
+        self.patch.push(operation);
+        self
+    }
+
+    #[cfg(test)]
+    pub(crate) fn patch(&self) -> &[Value] {
+        &self.patch
+    }
+
     /// The AdmissionReview that answers `request`.
     pub fn to_review(&self, request: &Request) -> Value {
         let mut response = json!({"uid": request.uid, "allowed": self.is_admitted()});

@@ -10,6 +10,7 @@ use crate::certificates::{Auto, Manual};
 use crate::lookup::Lookup;
 use crate::registration::{Endpoint, Turn, Upkeep};
 use crate::server::Server;
+use crate::steps::Telemetry;
 use crate::webhooks::{Policy, Webhooks};
 
 /// Where certificates come from.
@@ -46,9 +47,23 @@ impl Admission {
         ready: watch::Sender<bool>,
         stop: CancellationToken,
     ) -> Result<(), rustls::Error> {
+        self.run_with(Telemetry::default(), listener, clock, ready, stop).await
+    }
+
+    /// The same, telling about itself.
+    pub async fn run_with(
+        self,
+        telemetry: Telemetry,
+        listener: TcpListener,
+        clock: impl Fn() -> Timestamp,
+        ready: watch::Sender<bool>,
+        stop: CancellationToken,
+    ) -> Result<(), rustls::Error> {
         let (sender, current) = watch::channel(None);
         let (told, trusted) = watch::channel(None);
+        telemetry.metrics.follow(current.clone());
         let webhooks = Webhooks::new(self.policy.clone(), Lookup::new(self.client.clone()));
+        let webhooks = webhooks.with_telemetry(telemetry);
         let server = Server::new(webhooks, current.clone())?;
         let upkeep = Upkeep {
             client: self.client,

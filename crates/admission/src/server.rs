@@ -28,6 +28,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
@@ -197,18 +198,28 @@ async fn in_turn(room: Arc<Semaphore>, request: extract::Request, next: Next) ->
     }
 }
 
-async fn convert(body: Bytes) -> Response {
-    match conversion::answer(&body) {
-        Ok(review) => axum::Json(review).into_response(),
-        Err(error) => (StatusCode::BAD_REQUEST, error).into_response(),
-    }
+async fn convert(State(webhooks): State<Webhooks>, body: Bytes) -> Response {
+    let begun = Instant::now();
+    let (result, response) = match conversion::answer(&body) {
+        Ok(review) => ("converted", axum::Json(review).into_response()),
+        Err(error) => ("malformed", (StatusCode::BAD_REQUEST, error).into_response()),
+    };
+    let metrics = &webhooks.telemetry.metrics;
+    metrics.answered(conversion::PATH, result, begun.elapsed());
+    response
 }
 
 async fn answer(webhook: Webhook, webhooks: Webhooks, body: Bytes) -> Response {
+    let telemetry = webhooks.telemetry.clone();
+    let (begun, begun_at) = (Instant::now(), (telemetry.clock)());
     let request = match Request::parse(&body) {
         Ok(request) => request,
         // Without a uid there is no review that could be answered.
-        Err(error) => return (StatusCode::BAD_REQUEST, error).into_response(),
+        Err(error) => {
+            let metrics = &telemetry.metrics;
+            metrics.answered(webhook.path(), "malformed", begun.elapsed());
+            return (StatusCode::BAD_REQUEST, error).into_response();
+        }
     };
     let answer = tokio::time::timeout(ANSWER_MAX, webhooks.answer(webhook, &request)).await;
     let answer = answer.unwrap_or_else(|_| {
@@ -218,6 +229,9 @@ async fn answer(webhook: Webhook, webhooks: Webhooks, body: Bytes) -> Response {
             "cannot judge {subject}: the API server did not answer within {secs} s; try again"
         ))
     });
+    let metrics = &telemetry.metrics;
+    metrics.answered(webhook.path(), answer.result(), begun.elapsed());
+    let answer = telemetry.answered(webhook, &request, answer, begun_at);
     tracing::debug!(
         ?webhook,
         object = request.subject(),

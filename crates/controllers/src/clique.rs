@@ -168,15 +168,18 @@ impl Seen {
             .filter_map(|new| pod::pod(expansion, &self.clique, new, image))
             .map(|pod| self.marked(shell, pod))
             .collect();
+        let (step, pods) = (shell.begin(&self.around.set), made.len());
         // One pod tells whether the API server takes the template at all.
         let mut made = made.into_iter();
         let first = in_parallel(made.by_ref().take(1).collect(), |pod| self.create_pod(shell, pod)).await;
         if first.iter().any(|error| matches!(error, WriteError::Refused(_))) {
             shell.refuse(&self.clique, hash, first.iter().map(WriteError::to_string).collect());
+            step.end("create pods", || self.about(1), &first);
             return first;
         }
         let mut errors = in_parallel(made.collect(), |pod| self.create_pod(shell, pod)).await;
         errors.extend(first);
+        step.end("create pods", || self.about(pods), &errors);
         errors
     }
 
@@ -229,8 +232,23 @@ impl Seen {
             .into_iter()
             .map(|pod| pod.uid.clone())
             .collect();
-        let gated = kept.into_iter().filter(|pod| ungated.contains(&pod.seen.uid)).collect();
-        in_parallel(gated, |pod: Arc<KeptPod>| self.lift_gate(shell, pod)).await
+        let gated: Vec<_> = kept.into_iter().filter(|pod| ungated.contains(&pod.seen.uid)).collect();
+        let (step, pods) = (shell.begin(&self.around.set), gated.len());
+        let errors = in_parallel(gated, |pod: Arc<KeptPod>| self.lift_gate(shell, pod)).await;
+        if pods > 0 {
+            step.end("lift gates", || self.about(pods), &errors);
+        }
+        errors
+    }
+
+    /// What traces tell of the clique.
+    fn about(&self, pods: usize) -> Vec<(&'static str, String)> {
+        let gang = self.clique.labels().get(labels::PODGANG).cloned();
+        vec![
+            ("grove.podgang.name", gang.unwrap_or_default()),
+            ("grove.podclique.name", self.clique.name_any()),
+            ("grove.pods", pods.to_string()),
+        ]
     }
 
     /// Takes Grove's gate off one pod, if it is still that pod and still that gate.
@@ -243,7 +261,11 @@ impl Seen {
             {"op": "remove", "path": gate},
         ]);
         let key = ObjectKey::new(self.clique.namespace().unwrap_or_default(), pod.seen.name.clone());
-        shell.json_patch::<KeptPod>(&key, patch).await
+        shell.json_patch::<KeptPod>(&key, patch).await?;
+        let wait = crate::until(pod.seen.created_at, shell.now());
+        let metrics = &shell.telemetry.metrics;
+        metrics.gate_lifted(self.around.profile(shell), wait);
+        Ok(())
     }
 
     /// The gang that a label of the clique names, if it is the set's.

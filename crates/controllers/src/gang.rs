@@ -22,6 +22,7 @@ use crate::backends;
 use crate::constrain::constrain;
 use crate::key::Key;
 use crate::shell::{Shell, Surroundings};
+use crate::steps;
 use crate::write::{self, Report, WriteError};
 
 const WRITE_ERROR: &str = "ERR_SYNC_PODGANG";
@@ -62,10 +63,17 @@ pub(crate) async fn look(shell: &Shell, set: &ObjectKey, replica: i32, name: &st
     backend.mark_gang(&mut wanted);
     let packing = shell.view.tas.preferred_packing;
     constrain(&mut wanted, (&around.set, plan), &resolution, (packing, owned));
+    steps::hand_on(&around.set, &mut wanted);
     gang::fill_references(&mut wanted, stored.as_deref(), &members);
+    let count = listed(&wanted);
+    let is_formed = count > 0 && stored.as_deref().map_or(0, listed) == 0;
     let observed: Vec<Arc<PodGang>> = stored.into_iter().collect();
     let changes = changes(uid(&*around.set), vec![wanted], &observed, Content::Whole);
+    let step = shell.begin(&around.set);
     let mut errors = shell.carry_out(&set.namespace, changes, Content::Whole).await;
+    if is_formed {
+        step.end("form gang", || about(name, count), &errors);
+    }
     let is_ours = |gang: &Arc<PodGang>| {
         is_owned_by(&gang.metadata, uid(&*around.set)) && gang.metadata.deletion_timestamp.is_none()
     };
@@ -82,11 +90,32 @@ pub(crate) async fn look(shell: &Shell, set: &ObjectKey, replica: i32, name: &st
             if !backend.says_scheduled() {
                 gang::put_scheduled(&mut status, &gang, &members, shell.now());
             }
+            if let Some(since) = steps::started(&gang, &status) {
+                let step = shell.begin(&around.set).since(since);
+                step.end("start gang", || about(name, count), &[] as &[WriteError]);
+            }
             let told = unplaced(&gang, gang::why_unplaced(&gang, &members));
             outcome.and(keep_status(shell, &key, &gang, (status, told)).await)
         }
         None => outcome,
     }
+}
+
+/// How many pods a gang lists.
+fn listed(gang: &PodGang) -> usize {
+    gang.spec
+        .pod_groups
+        .iter()
+        .map(|group| group.pod_references.len())
+        .sum()
+}
+
+/// What traces tell of a gang.
+fn about(gang: &str, pods: usize) -> Vec<(&'static str, String)> {
+    vec![
+        ("grove.podgang.name", gang.to_owned()),
+        ("grove.pods", pods.to_string()),
+    ]
 }
 
 /// What became of the topology that the gang is packed by. A gang that is new would be placed anywhere without it, so that

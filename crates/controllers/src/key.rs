@@ -29,6 +29,30 @@ pub enum Key {
 }
 
 impl Key {
+    /// Everything that [`Key::controller`] can say.
+    pub(crate) const CONTROLLERS: [&'static str; 7] = [
+        "podcliqueset",
+        "podcliqueset-replica",
+        "podcliquescalinggroup",
+        "podclique",
+        "podgang",
+        "computedomain",
+        "topology",
+    ];
+
+    /// Whose turn it is, for those who count.
+    pub(crate) fn controller(&self) -> &'static str {
+        Self::CONTROLLERS[match self {
+            Self::Set(_) => 0,
+            Self::Replica(..) => 1,
+            Self::Group(_) => 2,
+            Self::Clique(_) => 3,
+            Self::Gang(..) => 4,
+            Self::ComputeDomain(_) => 5,
+            Self::Topology(..) => 6,
+        }]
+    }
+
     /// Whether this is the set, or a part of it that has no status of its own: what goes wrong there, the set tells.
     pub(crate) fn belongs_to(&self, set: &ObjectKey) -> bool {
         match self {

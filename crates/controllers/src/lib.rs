@@ -19,20 +19,23 @@ mod group;
 mod key;
 mod kinds;
 mod merge;
+mod metrics;
 mod operator;
 mod replica;
 mod served;
 mod set;
 mod shell;
 mod start;
+mod steps;
 mod topology;
 pub mod wait_for;
 mod write;
 
 pub use constrain::constrain;
 pub use key::Key;
+pub use metrics::Metrics;
 pub use operator::Operator;
-pub use shell::Settings;
+pub use shell::{Settings, Telemetry};
 pub use start::{StartError, settle, start};
 
 /// How long it is until a moment; nothing for one that has passed.

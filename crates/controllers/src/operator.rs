@@ -22,13 +22,14 @@ use kube::core::{DynamicObject, TypeMeta};
 use kube::runtime::watcher;
 use tokio::sync::mpsc::{self, UnboundedReceiver};
 use tokio::sync::{Mutex, watch};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::affected::{Affects, all_of_foreign, of_foreign};
 use crate::key::Key;
 use crate::kinds::KeptPod;
 use crate::served::{ForeignKind, OptionalApi};
-use crate::shell::{Settings, Shell};
+use crate::shell::{Settings, Shell, Telemetry};
 use crate::write::FIELD_MANAGER;
 use crate::{clique, compute_domain, gang, group, replica, set, topology};
 
@@ -43,9 +44,14 @@ pub struct Operator {
 
 impl Operator {
     pub fn new(client: Client, settings: Settings) -> Self {
+        Self::with_telemetry(client, settings, Telemetry::default())
+    }
+
+    /// One that tells about itself.
+    pub fn with_telemetry(client: Client, settings: Settings, telemetry: Telemetry) -> Self {
         let (told, notices) = mpsc::unbounded_channel();
         Self {
-            shell: Arc::new(Shell::new(client, settings, told)),
+            shell: Arc::new(Shell::new(client, (settings, telemetry), told)),
             notices: Mutex::new(notices),
         }
     }
@@ -93,7 +99,13 @@ impl Operator {
         let workers = self.shell.settings.workers;
         let look = |key: Key| {
             let shell = self.shell.clone();
-            async move { look(&shell, key).await }
+            async move {
+                let (controller, begun) = (key.controller(), Instant::now());
+                let outcome = look(&shell, key).await;
+                let metrics = &shell.telemetry.metrics;
+                metrics.looked(controller, &outcome, begun.elapsed());
+                outcome
+            }
         };
         self.shell.queue.work(workers, stop, look).await;
     }

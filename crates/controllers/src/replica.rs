@@ -117,6 +117,7 @@ async fn write_children(
         .filter(|change| matches!(change, Change::Delete { .. }))
         .collect();
 
+    let (step, written) = (shell.begin(&around.set), groups.len() + cliques.len());
     let (a, b, c, d, e) = tokio::join!(
         shell.carry_out(namespace, services, Content::Written),
         shell.carry_out(namespace, autoscalers, Content::Written),
@@ -127,7 +128,17 @@ async fn write_children(
     for gang in children.gangs {
         shell.queue.add(Key::Gang(set.clone(), replica, gang.name_any()));
     }
-    [a, b, c, d, e].into_iter().flatten().collect()
+    let errors: Vec<WriteError> = [a, b, c, d, e].into_iter().flatten().collect();
+    if written > 0 {
+        let about = || {
+            vec![
+                ("grove.replica", replica.to_string()),
+                ("grove.objects", written.to_string()),
+            ]
+        };
+        step.end("expand podcliqueset", about, &errors);
+    }
+    errors
 }
 
 /// Deletes all cliques of a replica, if it is still below its minimum when asked right before.

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use grove_api::config::{ProfileName, Scheduler, TopologyAwareScheduling};
 use grove_api::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
+use grove_runtime::trace::Tracer;
 use grove_runtime::{Change, Notice, ObjectKey, Queue};
 use grove_workload::expand::claims::ClaimTemplates;
 use grove_workload::expand::gangs::named_scheduler;
@@ -25,6 +26,7 @@ use tokio::time::Instant;
 use crate::affected::Affects;
 use crate::key::Key;
 use crate::kinds::{KeptPod, View, set_shelf};
+use crate::metrics::Metrics;
 use crate::served::ServedApis;
 
 /// The most requests that are under way at once.
@@ -54,6 +56,13 @@ pub struct Settings {
     pub workers: usize,
     /// The time.
     pub clock: Arc<dyn Fn() -> Timestamp + Send + Sync>,
+}
+
+/// To whom the operator tells about itself; by default to nobody.
+#[derive(Clone, Debug, Default)]
+pub struct Telemetry {
+    pub metrics: Metrics,
+    pub tracer: Tracer,
 }
 
 impl fmt::Debug for Settings {
@@ -100,7 +109,8 @@ pub(crate) struct Shell {
     pub(crate) client: Client,
     pub(crate) settings: Settings,
     pub(crate) view: View,
-    pub(crate) queue: Queue<Key>,
+    pub(crate) queue: Arc<Queue<Key>>,
+    pub(crate) telemetry: Telemetry,
     /// Which of the APIs that can be missing are served.
     pub(crate) served: ServedApis,
     pub(crate) in_flight: Semaphore,
@@ -117,12 +127,19 @@ impl fmt::Debug for Shell {
 }
 
 impl Shell {
-    pub(crate) fn new(client: Client, settings: Settings, notices: UnboundedSender<Notice>) -> Self {
+    pub(crate) fn new(
+        client: Client,
+        (settings, telemetry): (Settings, Telemetry),
+        notices: UnboundedSender<Notice>,
+    ) -> Self {
+        let queue = Arc::new(Queue::default());
+        telemetry.metrics.follow(&queue);
         Self {
             client,
             view: View::new(settings.topology.clone()),
             settings,
-            queue: Queue::default(),
+            queue,
+            telemetry,
             served: ServedApis::default(),
             in_flight: Semaphore::new(WRITES_IN_FLIGHT_MAX),
             notices,

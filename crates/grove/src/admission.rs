@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use grove_admission::certificates::{Auto, Lifetimes, Manual, server_names};
 use grove_admission::registration::{Endpoint, Turn};
-use grove_admission::{Admission, Policy, Provision};
+use grove_admission::{Admission, Policy, Provision, Telemetry};
 use grove_api::config::{CertProvisionMode, OperatorConfiguration, TopologyAwareScheduling, WebhookServer};
 use jiff::Timestamp;
 use tokio::net::TcpListener;
@@ -63,10 +63,11 @@ pub(crate) struct Serving {
 
 impl Serving {
     /// Serves, and registers the webhooks at once.
-    pub(crate) fn start(admission: Admission, listener: TcpListener) -> Self {
+    pub(crate) fn start(admission: Admission, listener: TcpListener, telemetry: Telemetry) -> Self {
         let (sender, ready) = watch::channel(false);
         let stop = CancellationToken::new();
-        let task = tokio::spawn(admission.run(listener, Timestamp::now, sender, stop.clone()));
+        let serving = admission.run_with(telemetry, listener, Timestamp::now, sender, stop.clone());
+        let task = tokio::spawn(serving);
         Self {
             task,
             ready,
@@ -77,12 +78,12 @@ impl Serving {
 
     /// Serves, and registers the webhooks when this replica leads: for replicas that each have an address of their own,
     /// of which the API server can know only one.
-    pub(crate) fn stand_by(mut admission: Admission, listener: TcpListener) -> Self {
+    pub(crate) fn stand_by(mut admission: Admission, listener: TcpListener, telemetry: Telemetry) -> Self {
         let (leads, turn) = watch::channel(false);
         admission.turn = Turn::WhenTrue(turn);
         Self {
             leads: Some(leads),
-            ..Self::start(admission, listener)
+            ..Self::start(admission, listener, telemetry)
         }
     }
 

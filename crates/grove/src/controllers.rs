@@ -31,12 +31,20 @@ pub(crate) fn settings(configuration: &OperatorConfiguration, image: &str) -> Se
     }
 }
 
+/// To whom all parts of an operator tell about themselves.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Telemetry {
+    pub(crate) operator: grove_controllers::Telemetry,
+    /// Where the cluster's own scheduler binds, gangs are placed by the operator.
+    pub(crate) placing: Metrics,
+    pub(crate) admission: grove_admission::Metrics,
+}
+
 /// What the leader does until it is told to stop: first the topology that the configuration asks for, then the rest.
-/// Where the cluster's own scheduler binds, gangs are placed here too, and counted in `placing`; graphs of Dynamo are served
-/// where that is asked for.
+/// Where the cluster's own scheduler binds, gangs are placed here too; graphs of Dynamo are served where that is asked for.
 pub(crate) async fn run(
     client: Client,
-    (configuration, settings, placing): (&OperatorConfiguration, Settings, Metrics),
+    (configuration, settings, telemetry): (&OperatorConfiguration, Settings, Telemetry),
     stop: CancellationToken,
 ) -> Result<(), Failure> {
     let Some(started) = stop
@@ -47,13 +55,15 @@ pub(crate) async fn run(
     };
     started?;
     let pins = settings.pins;
-    let operator = Operator::new(client.clone(), settings);
+    let tracer = telemetry.operator.tracer.clone();
+    let operator = Operator::with_telemetry(client.clone(), settings, telemetry.operator);
     let graphs_client = client.clone();
     let placer = async {
         if pins {
             let settings = grove_scheduler::Settings {
                 policy: Policy::pinning(configuration),
-                metrics: placing,
+                metrics: telemetry.placing,
+                tracer,
                 ..grove_scheduler::Settings::default()
             };
             Scheduler::new(client, settings).run(stop.clone()).await;

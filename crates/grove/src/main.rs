@@ -22,6 +22,7 @@ mod profile;
 mod racks;
 mod rate_limit;
 mod topologies;
+mod traces;
 mod words;
 
 use std::alloc::System;

@@ -124,6 +124,15 @@ impl<K: Clone + Ord> Agenda<K> {
         self.due.is_empty() && self.running.is_empty()
     }
 
+    /// How many keys of each class are due.
+    pub fn depths<C: Ord>(&self, class: impl Fn(&K) -> C) -> BTreeMap<C, usize> {
+        let mut depths = BTreeMap::new();
+        for key in self.due.values() {
+            *depths.entry(class(key)).or_default() += 1;
+        }
+        depths
+    }
+
     /// How many keys are due, and how many are being worked on.
     pub fn load(&self) -> (usize, usize) {
         (self.due.len(), self.running.len())
@@ -162,6 +171,14 @@ mod tests {
         assert_eq!(agenda.take(now), Some("a"));
         agenda.done(&"a");
         assert!(agenda.take(now).is_none() && agenda.is_idle());
+    }
+
+    #[test]
+    fn what_waits_is_counted_by_its_class() {
+        let mut agenda = agenda(&["a1", "a2", "b1"]);
+        agenda.take(Instant::now());
+        let depths = agenda.depths(|key| key.chars().next());
+        assert_eq!(depths, BTreeMap::from([(Some('a'), 1), (Some('b'), 1)]));
     }
 
     #[test]

@@ -17,6 +17,7 @@ mod key;
 mod notice;
 mod queue;
 mod store;
+pub mod trace;
 mod write;
 
 pub use agenda::Agenda;

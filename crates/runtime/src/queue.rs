@@ -1,6 +1,6 @@
 //! The agenda, shared: whoever sees a change adds to it, workers take from it.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::future::Future;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -71,6 +71,11 @@ impl<K: Clone + Ord + fmt::Debug + Send + 'static> Queue<K> {
     /// Whether nothing is due now or being worked on.
     pub fn is_idle(&self) -> bool {
         self.agenda().is_idle()
+    }
+
+    /// How many keys of each class are due.
+    pub fn depths<C: Ord>(&self, class: impl Fn(&K) -> C) -> BTreeMap<C, usize> {
+        self.agenda().depths(class)
     }
 
     /// Works until told to stop: `look` is called for every key that is due, for at most `workers` keys at once.

@@ -116,10 +116,10 @@ impl Core {
         if self.refused.contains(&nameless) {
             return Answer::Infeasible;
         }
-        match self
+        let outcome = self
             .solver
-            .solve(self.state.mirror.cluster_mut(), gang, Budget::default())
-        {
+            .solve(self.state.mirror.cluster_mut(), gang, Budget::default());
+        let answer = match outcome {
             Outcome::Placed(plan) => Answer::Placed(plan.clone()),
             Outcome::Infeasible => {
                 if self.refused.len() < REFUSED_MAX {
@@ -128,7 +128,10 @@ impl Core {
                 Answer::Infeasible
             }
             Outcome::Undecided => Answer::Undecided,
-        }
+        };
+        let visited = self.visited.get_or_insert(0);
+        *visited = visited.saturating_add(self.solver.work().candidates);
+        answer
     }
 
     /// Why a gang that is about to be placed does not get all that it prefers: the best place that there was. Known

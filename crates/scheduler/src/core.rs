@@ -6,12 +6,14 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use grove_api::PodGang;
 use grove_api::config::{OperatorConfiguration, ScaleOut};
 use grove_api::topology::DEFAULT_TOPOLOGY_NAME;
 use grove_kubeplace::PodKey;
+use grove_kubeplace::rooms::TopologyRoom;
 use grove_placement::{Gang, Policy as Packing, Solver};
 use grove_runtime::{Backoff, Notice};
 use grove_topology::resolve::default_reference;
@@ -22,6 +24,7 @@ use kube::ResourceExt;
 use crate::hand::Hand;
 use crate::pod;
 use crate::preempt::Hold;
+use crate::quality::Quality;
 use crate::queue::{Hope, Queue, Rank, Unit};
 use crate::seen::Seen;
 use crate::state::{State, key_of};
@@ -94,8 +97,13 @@ pub struct Census {
     pub backing_off: usize,
     /// Gangs by state and reason.
     pub gangs: BTreeMap<(&'static str, String), usize>,
-    /// Age of the oldest gang that is not placed.
-    pub oldest_pending_s: i64,
+    /// Since when the oldest gang waits that is not placed, by reason.
+    pub pending_since: BTreeMap<String, Timestamp>,
+    /// Scopes of placed gangs that prefer a level, and how many of them have it, by level.
+    pub preferred: BTreeMap<String, (usize, usize)>,
+    /// Scopes of placed gangs that require a level and do not lie in one domain of it, by level.
+    pub violated: BTreeMap<String, usize>,
+    pub rooms: Vec<TopologyRoom>,
 }
 
 /// What is remembered of a unit beside its objects; nothing of it is missed after a restart.
@@ -116,6 +124,8 @@ pub(crate) struct Record {
     pub(crate) explained_at: Option<Timestamp>,
     /// Since when it has not all the pods that it needs.
     pub(crate) unformed_at: Option<Timestamp>,
+    /// How well it lies, as long as it is placed.
+    pub(crate) quality: Quality,
     /// What it prefers and could not have when it was placed.
     pub(crate) regret: Option<String>,
     /// What disruption budgets would have to allow for others to make room.
@@ -140,6 +150,10 @@ pub struct Core {
     pub(crate) holds: BTreeMap<Unit, Hold>,
     /// Requests that do not fit, as long as nothing has made room.
     pub(crate) refused: Vec<Gang>,
+    /// Domains that the engine weighed in the last step, if it was asked.
+    pub(crate) visited: Option<u64>,
+    /// The unit that the last step was about.
+    tried: Option<Unit>,
 }
 
 impl Core {
@@ -154,6 +168,8 @@ impl Core {
             timers: BTreeSet::new(),
             holds: BTreeMap::new(),
             refused: Vec::new(),
+            visited: None,
+            tried: None,
         }
     }
 
@@ -216,6 +232,7 @@ impl Core {
 
     /// The next decision; none if there is nothing to decide before something changes, or [`Core::next_at`].
     pub fn step(&mut self, now: Timestamp) -> Option<Decided> {
+        (self.visited, self.tried) = (None, None);
         while let Some((at, unit)) = self.timers.first().cloned() {
             if at > now {
                 break;
@@ -225,7 +242,9 @@ impl Core {
         }
         self.absorb();
         if let Some((unit, rank)) = self.queue.take(now) {
-            return Some(self.attempt(&unit, rank, now));
+            let decided = self.attempt(&unit, rank, now);
+            self.tried = Some(unit);
+            return Some(decided);
         }
         let (at, _, unit) = self.unexplained.first().cloned()?;
         if at > now {
@@ -235,13 +254,30 @@ impl Core {
         Some(self.explain(&unit, now))
     }
 
+    /// Domains that the engine weighed for the last step; none if it was not asked.
+    pub fn visited(&self) -> Option<u64> {
+        self.visited
+    }
+
+    /// The gang that the last step tried to place.
+    pub fn tried(&self) -> Option<Arc<PodGang>> {
+        let unit = self.tried.as_ref().filter(|_| self.visited.is_some())?;
+        self.state.gang_of(unit)
+    }
+
+    /// Whether there is more or less room than a census last said, whoever is placed.
+    pub fn has_moved(&mut self) -> bool {
+        self.state.mirror.rooms().is_stale()
+    }
+
     /// Counts everybody; only for those who show it, as it looks at all gangs.
-    pub fn census(&self, now: Timestamp) -> Census {
+    pub fn census(&mut self) -> Census {
         let (ready, backing_off) = self.queue.depths();
         let mut census = Census {
             ready,
             backing_off,
             parked: self.queue.len() - ready - backing_off,
+            rooms: self.state.mirror.rooms().count(),
             ..Census::default()
         };
         for (unit, record) in &self.records {
@@ -250,10 +286,14 @@ impl Core {
             };
             let state = if said.is_scheduled { "placed" } else { "pending" };
             *census.gangs.entry((state, said.reason.clone())).or_default() += 1;
+            if said.is_scheduled {
+                record.quality.add_to(&mut census);
+                continue;
+            }
             let made = self.state.gangs.get(key).and_then(|gang| gang.creation_timestamp());
-            if let Some(made) = made.filter(|_| !said.is_scheduled) {
-                let age_s = now.duration_since(made.0).as_secs();
-                census.oldest_pending_s = census.oldest_pending_s.max(age_s);
+            if let Some(made) = made {
+                let since = census.pending_since.entry(said.reason.clone()).or_insert(made.0);
+                *since = made.0.min(*since);
             }
         }
         census

@@ -20,11 +20,13 @@ mod hand;
 mod metrics;
 mod pod;
 mod preempt;
+mod quality;
 pub mod queue;
 mod scheduler;
 pub mod seen;
 mod state;
 pub mod statement;
+mod steps;
 mod tell;
 pub mod write;
 

@@ -12,6 +12,7 @@ use std::time::Duration;
 use futures::future::join_all;
 use grove_api::{ClusterTopology, ClusterTopologyBinding, PodGang, TopologyDomain};
 use grove_kubeplace::NodeResourceTopology;
+use grove_runtime::trace::Tracer;
 use grove_runtime::{Change, Feed, Notice, Store, Unreadable, all_synced};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim, Pod};
@@ -20,7 +21,7 @@ use k8s_openapi::api::scheduling::v1::PriorityClass;
 use kube::api::Api;
 use kube::core::TypeMeta;
 use kube::runtime::watcher;
-use kube::{Client, Resource};
+use kube::{Client, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tokio::sync::{Semaphore, watch};
@@ -28,9 +29,11 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::attempt::was_whole;
 use crate::core::{Core, Decided, Policy};
 use crate::metrics::Metrics;
 use crate::seen::{Kept, Seen};
+use crate::steps::{self, Binds};
 use crate::write::{Action, Done, Writer};
 
 /// How long answers are waited for at the end: another replica is to lead within three seconds.
@@ -50,6 +53,7 @@ pub struct Settings {
     pub writes_max: usize,
     pub clock: Arc<dyn Fn() -> Timestamp + Send + Sync>,
     pub metrics: Metrics,
+    pub tracer: Tracer,
 }
 
 impl Default for Settings {
@@ -60,6 +64,7 @@ impl Default for Settings {
             writes_max: 16,
             clock: Arc::new(Timestamp::now),
             metrics: Metrics::default(),
+            tracer: Tracer::default(),
         }
     }
 }
@@ -143,10 +148,18 @@ impl Scheduler {
             let now = (self.settings.clock)();
             let begun = Instant::now();
             if let Some(decided) = core.step(now) {
-                self.settings.metrics.decided(result(&decided), begun.elapsed());
+                let metrics = &self.settings.metrics;
+                metrics.decided(result(&decided), begun.elapsed(), core.visited());
+                waits(&decided, now).for_each(|wait| metrics.waited(&self.settings.policy.name, wait));
+                let ended = (self.settings.clock)();
+                let what = (result(&decided), core.visited());
+                let binds = steps::planned(&self.settings.tracer, core.tried().as_deref(), (now, ended), what);
                 is_shown = false;
                 decided.notices.into_iter().for_each(|notice| drop(told.send(notice)));
-                decided.actions.into_iter().for_each(|action| requests.send(action));
+                for action in decided.actions {
+                    requests.send(action, binds.clone());
+                }
+                drop(binds);
                 // Watches and answers have their turn before the next decision.
                 tokio::task::yield_now().await;
                 if stop.is_cancelled() {
@@ -154,8 +167,9 @@ impl Scheduler {
                 }
                 continue;
             }
+            is_shown &= !core.has_moved();
             if !is_shown && now >= show_at {
-                self.settings.metrics.show(&core.census(now));
+                self.settings.metrics.show(core.census());
                 (is_shown, show_at) = (true, now + SHOW_EVERY);
             }
             let due = (!is_shown).then_some(show_at);
@@ -224,6 +238,17 @@ fn result(decided: &Decided) -> &'static str {
     }
 }
 
+/// How long the gangs had waited that are said to be placed for the first time.
+fn waits(decided: &Decided, now: Timestamp) -> impl Iterator<Item = Duration> {
+    decided.actions.iter().filter_map(move |action| match action {
+        Action::Say { gang, statement } if statement.is_scheduled && !was_whole(gang) => {
+            let made = gang.metadata.creation_timestamp.as_ref()?;
+            Some(wait(made.0, now))
+        }
+        _ => None,
+    })
+}
+
 /// Requests that are under way.
 struct Requests {
     writer: Writer,
@@ -249,7 +274,7 @@ impl Requests {
         }
     }
 
-    fn send(&mut self, action: Action) {
+    fn send(&mut self, action: Action, binds: Option<Arc<Binds>>) {
         // What people read does not hold up what pods wait for.
         let lane = match action {
             Action::Bind { .. } | Action::Pin { .. } => self.binds.clone(),
@@ -261,12 +286,21 @@ impl Requests {
         let (writer, clock, metrics) = (self.writer.clone(), self.clock.clone(), self.metrics.clone());
         self.under_way.spawn(async move {
             let _permit = lane.acquire().await;
-            let begun = Instant::now();
-            let done = writer.carry_out(action, clock()).await;
-            match done {
-                Done::Bound { .. } | Done::Found { .. } => metrics.bind_ended("bound", begun.elapsed()),
-                Done::Refused { .. } => metrics.bind_ended("refused", begun.elapsed()),
-                Done::Said { .. } | Done::Other => {}
+            let (begun, begun_at) = (Instant::now(), clock());
+            let done = writer.carry_out(action, begun_at).await;
+            let (result, pod, refused) = match &done {
+                Done::Bound { pod } => ("bound", &**pod, None),
+                Done::Found { pod } => ("bound", &**pod, None),
+                Done::Refused { pod, why } => ("refused", &**pod, Some(why)),
+                Done::Said { .. } | Done::Other => return done,
+            };
+            metrics.bind_ended(result, begun.elapsed());
+            if let Some(binds) = binds {
+                let about = vec![
+                    ("k8s.pod.name", pod.name_any()),
+                    ("k8s.pod.uid", pod.uid().unwrap_or_default()),
+                ];
+                binds.ended(about, (begun_at, clock()), refused.cloned());
             }
             done
         });

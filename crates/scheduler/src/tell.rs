@@ -17,6 +17,7 @@ use kube::Resource;
 use crate::attempt::was_whole;
 use crate::core::{Core, Decided, Standing};
 use crate::pod;
+use crate::quality::Quality;
 use crate::queue::{Hope, Rank, Unit};
 use crate::statement::{Statement, because, proven, reason};
 use crate::write::Action;
@@ -42,7 +43,9 @@ impl Core {
             return Decided::default();
         };
         let scopes = request.report(self.state.mirror.cluster(), &[]);
-        let regret = self.records.get(unit).and_then(|record| record.regret.clone());
+        let record = self.records.entry(unit.clone()).or_default();
+        record.quality = Quality::of(&scopes);
+        let regret = record.regret.clone();
         let mut statement = Statement::placed(&scopes, score(&scopes), regret.as_deref());
         if let Some(stored) = Statement::stored(gang).filter(|_| regret.is_none()) {
             statement.keep_regret(stored);

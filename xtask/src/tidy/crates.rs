@@ -21,7 +21,13 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("grove-runtime", &[]),
     (
         "grove-admission",
-        &["grove-api", "grove-dynamo", "grove-topology", "grove-workload"],
+        &[
+            "grove-api",
+            "grove-dynamo",
+            "grove-runtime",
+            "grove-topology",
+            "grove-workload",
+        ],
     ),
     (
         "grove-controllers",
@@ -78,6 +84,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "grove-simcluster",
             "grove-admission",
             "grove-controllers",
+            "grove-runtime",
             "grove-scheduler",
             "grove-dynamo",
             "grove-web",

@@ -127,8 +127,11 @@ pub(super) fn to_pem(der: &[u8]) -> String {
 }
 
 fn facts(pem: &str) -> Option<Facts> {
-    let der = CertificateDer::from_pem_slice(pem.as_bytes()).ok()?;
-    let (_, certificate) = X509Certificate::from_der(&der).ok()?;
+    facts_of_der(&CertificateDer::from_pem_slice(pem.as_bytes()).ok()?)
+}
+
+pub(super) fn facts_of_der(der: &[u8]) -> Option<Facts> {
+    let (_, certificate) = X509Certificate::from_der(der).ok()?;
     let validity = certificate.validity();
     let names = certificate.subject_alternative_name().ok()?;
     let names = names.map(|names| names.value.general_names.iter().filter_map(name).collect());

@@ -18,6 +18,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
@@ -68,6 +69,12 @@ impl Certificates {
             serving: Arc::new(serving),
             authorities,
         })
+    }
+
+    /// When the certificate that is served ends.
+    pub(crate) fn expires_at(&self) -> Option<Timestamp> {
+        let leaf = self.serving.cert.first()?;
+        Some(material::facts_of_der(leaf)?.not_after)
     }
 
     fn is_same(&self, other: &Self) -> bool {

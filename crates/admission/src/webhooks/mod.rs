@@ -18,6 +18,7 @@ use grove_workload::validate::Rules;
 
 use crate::lookup::Lookup;
 use crate::review::{Answer, Request};
+use crate::steps::Telemetry;
 
 /// A webhook by its subject.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -101,6 +102,7 @@ impl Policy {
 pub struct Webhooks {
     policy: Arc<Policy>,
     lookup: Lookup,
+    pub(crate) telemetry: Telemetry,
 }
 
 impl Webhooks {
@@ -108,7 +110,13 @@ impl Webhooks {
         Self {
             policy: Arc::new(policy),
             lookup,
+            telemetry: Telemetry::default(),
         }
+    }
+
+    /// The same, telling of every answer.
+    pub fn with_telemetry(self, telemetry: Telemetry) -> Self {
+        Self { telemetry, ..self }
     }
 
     /// The answer of one webhook. What cannot be read from the API server is said, not guessed.

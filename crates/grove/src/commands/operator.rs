@@ -21,12 +21,13 @@ use tokio::task::JoinSet;
 
 use crate::admission::{Serving, admission};
 use crate::client::Cluster;
-use crate::controllers;
+use crate::controllers::{self, Telemetry};
 use crate::exit::{self, Failure};
 use crate::http::{self, Servers, Stage};
 use crate::leading::{lead, stop_on_signal};
 use crate::logging;
 use crate::metrics::Metrics;
+use crate::traces::Traces;
 
 /// Kubernetes gives 30 s; a rollout should not need them. With the release of the lease it stays below 5 s.
 const REQUESTS_MAX: Duration = Duration::from_secs(2);
@@ -117,10 +118,14 @@ pub(super) async fn load(path: &Path, overrides: &Overrides) -> Result<Loaded, V
 async fn operate(configuration: &OperatorConfiguration, args: &Args) -> Result<(), Failure> {
     tracing::info!(version = env!("CARGO_PKG_VERSION"), "starting");
     let stop = stop_on_signal()?;
-    let placing = grove_scheduler::Metrics::default();
+    let traces = Traces::start("grove-operator", |name| std::env::var(name).ok())?;
+    let mut telemetry = Telemetry::default();
+    telemetry.operator.tracer = traces.tracer();
     let metrics = Metrics::of("operator", |registry| {
+        telemetry.operator.metrics.register(registry);
+        telemetry.admission.register(registry);
         if configuration.scheduler.has(ProfileName::DefaultScheduler) {
-            placing.register(registry);
+            telemetry.placing.register(registry);
         }
     });
     let (stage, watched_stage) = watch::channel(Stage::Starting("the API server"));
@@ -149,9 +154,14 @@ async fn operate(configuration: &OperatorConfiguration, args: &Args) -> Result<(
             stage.send_replace(Stage::Starting("the webhooks"));
             let admission = admission(configuration, &settings.topology, (&cluster, &user));
             let stands_by = configuration.leader_election.enabled && !cluster.is_inside;
+            let answering = grove_admission::Telemetry {
+                metrics: telemetry.admission.clone(),
+                tracer: traces.tracer(),
+                ..grove_admission::Telemetry::default()
+            };
             let serving = serving.insert(match stands_by {
-                true => Serving::stand_by(admission, webhooks),
-                false => Serving::start(admission, webhooks),
+                true => Serving::stand_by(admission, webhooks, answering),
+                false => Serving::start(admission, webhooks, answering),
             });
             match stop.run_until_cancelled(serving.ready()).await {
                 None => Ok(()),
@@ -162,7 +172,7 @@ async fn operate(configuration: &OperatorConfiguration, args: &Args) -> Result<(
                     let work = async {
                         match stop.run_until_cancelled(serving.lead()).await {
                             Some(Ok(())) => {
-                                let what = (configuration, settings, placing);
+                                let what = (configuration, settings, telemetry);
                                 controllers::run(cluster.client.clone(), what, stop.clone()).await
                             }
                             ended => ended.unwrap_or(Ok(())),
@@ -186,6 +196,7 @@ async fn operate(configuration: &OperatorConfiguration, args: &Args) -> Result<(
     if page_stop.is_err() {
         tracing::warn!("the page was still being read; ended it");
     }
+    traces.stop(REQUESTS_MAX).await;
     tracing::info!("stopped");
     outcome
 }

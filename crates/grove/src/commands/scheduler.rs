@@ -18,6 +18,7 @@ use crate::http::{Servers, Stage};
 use crate::leading::{lead, stop_on_signal};
 use crate::logging;
 use crate::metrics::Metrics;
+use crate::traces::Traces;
 
 /// The configuration of a scheduler that is given none.
 const DEFAULTS: &[u8] = b"apiVersion: operator.config.grove.io/v1alpha1\nkind: OperatorConfiguration\n";
@@ -69,6 +70,7 @@ async fn configuration(args: &Args) -> Result<Loaded, Vec<String>> {
 async fn schedule(configuration: &OperatorConfiguration, args: &Args) -> Result<(), Failure> {
     tracing::info!(version = env!("CARGO_PKG_VERSION"), "starting the scheduler");
     let stop = stop_on_signal()?;
+    let traces = Traces::start("grove-scheduler", |name| std::env::var(name).ok())?;
     let counts = grove_scheduler::Metrics::default();
     let metrics = Metrics::of("scheduler", |registry| counts.register(registry));
     let (stage, watched_stage) = watch::channel(Stage::Starting("the API server"));
@@ -88,6 +90,7 @@ async fn schedule(configuration: &OperatorConfiguration, args: &Args) -> Result<
             };
             let settings = Settings {
                 metrics: counts,
+                tracer: traces.tracer(),
                 ..settings(configuration)
             };
             let scheduler = Scheduler::new(cluster.client.clone(), settings);
@@ -100,6 +103,7 @@ async fn schedule(configuration: &OperatorConfiguration, args: &Args) -> Result<
     };
     stage.send_replace(Stage::Stopping);
     servers.stop(REQUESTS_MAX).await;
+    traces.stop(REQUESTS_MAX).await;
     tracing::info!("stopped");
     outcome
 }

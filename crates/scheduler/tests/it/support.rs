@@ -117,10 +117,11 @@ impl World {
         let cluster = builder.seed(1).record_history(true).start();
         let client = cluster.client();
         install_kinds(&client).await;
+        let clock = cluster.clock();
         let world = Self {
             cluster,
             client,
-            metrics: Metrics::default(),
+            metrics: Metrics::with_clock(Arc::new(move || clock.now())),
             policies,
             operator: CancellationToken::new(),
             scheduler: None,

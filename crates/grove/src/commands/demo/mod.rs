@@ -188,15 +188,15 @@ async fn start(embedded: &Embedded) -> Result<Running> {
     };
     let topology = &configuration.topology_aware_scheduling;
     let admission = admission::admission(&configuration, topology, (&cluster, OPERATOR));
-    let mut webhooks = Serving::start(admission, listener);
+    let mut webhooks = Serving::start(admission, listener, grove_admission::Telemetry::default());
     let ready = tokio::time::timeout(STEP_MAX, webhooks.ready()).await;
     ready.context("the webhooks do not serve")??;
     let stop = CancellationToken::new();
     let settings = controllers::settings(&configuration, "grove");
     let (operated, stopped) = (configuration.clone(), stop.clone());
     let controllers = tokio::spawn(async move {
-        let placing = grove_scheduler::Metrics::default();
-        controllers::run(client, (&operated, settings, placing), stopped).await
+        let telemetry = controllers::Telemetry::default();
+        controllers::run(client, (&operated, settings, telemetry), stopped).await
     });
     let client = embedded
         .cluster
