@@ -100,6 +100,13 @@ spec:
     args: [{{ .command }}, --config, /etc/grove/config.yaml]
     env:
     - { name: GROVE_IMAGE, value: {{ include "grove.image" .root | quote }} }
+    {{- with .root.Values.tracing }}
+    {{- if .endpoint }}
+    - { name: OTEL_EXPORTER_OTLP_ENDPOINT, value: {{ .endpoint | quote }} }
+    - { name: OTEL_TRACES_SAMPLER, value: parentbased_traceidratio }
+    - { name: OTEL_TRACES_SAMPLER_ARG, value: {{ .ratio | quote }} }
+    {{- end }}
+    {{- end }}
     ports:
     {{- if eq .command "operator" }}
     - { name: webhooks, containerPort: {{ include "grove.ports.webhooks" .root }} }

@@ -114,7 +114,7 @@ mod tests {
             "spec": {"replicas": 1, "template": {"cliques": []}},
         }))
         .unwrap();
-        for trace in trace {
+        if let Some(trace) = trace {
             let key = annotation::TRACE_CONTEXT.to_owned();
             set.annotations_mut().insert(key, trace.to_owned());
         }

@@ -459,7 +459,7 @@ mod tests {
             step_by_step.give_back(&name, before);
             step_by_step.take(&name, gpus);
             held.insert(name, gpus);
-            if dice % 3 == 0 {
+            if dice.is_multiple_of(3) {
                 step_by_step.count();
             }
         }

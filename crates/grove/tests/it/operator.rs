@@ -281,7 +281,7 @@ async fn an_operator_that_places_gangs_counts_them_as_the_scheduler_does() {
     let places = "scheduler: {profiles: [{name: default-scheduler, default: true}]}\n";
     let operator = Operator::new(listen(ApiServer::default().router()).await, places);
     let process = operator.start(&[]);
-    let line = "grove_scheduler_queue_depth{state=\"ready\"} 0";
+    let line = "grove_scheduler_queue_depth{state=\"ready\"} 0.0";
     eventually("counted", || operator.metric(line)).await;
     drop(process);
 }
