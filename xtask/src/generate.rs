@@ -2,13 +2,14 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use grove_api::{crds, rights};
-use grove_e2e::{ControlPlane, Identity};
+use grove_e2e::{ControlPlane, Identity, binary_for_test};
 
 use crate::files::tracked_files;
-use crate::{root, traceability};
+use crate::{api_reference, root, traceability};
 
 const HEADER: &str = "# Written by `cargo xtask gen` from the types in crates/api; do not edit.\n";
 
@@ -34,6 +35,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     }
     let table = traceability::table(&tracked_files()?)?;
     let others = [(rules_table(), table.text)].into_iter().chain(cluster_roles()?);
+    let others = others.chain(reference()?);
     for (path, text) in definitions()?.into_iter().chain(others) {
         fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
     }
@@ -53,11 +55,29 @@ pub(crate) fn check_all() -> Result<()> {
     let table = traceability::table(&tracked_files()?)?;
     report(&table.findings)?;
     let others = [(rules_table(), table.text)].into_iter().chain(cluster_roles()?);
+    let others = others.chain(reference()?);
     check(definitions.into_iter().chain(others))
 }
 
 fn rules_table() -> PathBuf {
     root().join("docs/traceability.md")
+}
+
+/// The reference: the API from its types, the rest from the program, which alone knows its commands and metrics.
+fn reference() -> Result<Vec<(PathBuf, String)>> {
+    let grove = binary_for_test("grove")?;
+    let asked = |page: &str| -> Result<String> {
+        let output = Command::new(&grove).args(["reference", page]).output()?;
+        let complaint = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success(), "grove reference {page}: {complaint}");
+        Ok(String::from_utf8(output.stdout)?)
+    };
+    let folder = root().join("docs/reference");
+    Ok(vec![
+        (folder.join("api.md"), api_reference::page()),
+        (folder.join("cli.md"), asked("cli")?),
+        (folder.join("metrics.md"), asked("metrics")?),
+    ])
 }
 
 /// What the parts may do, for the chart.

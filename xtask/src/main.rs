@@ -1,5 +1,6 @@
 //! Every chore of the project: `cargo xtask --help`.
 
+mod api_reference;
 mod bench;
 mod dist;
 mod files;
@@ -26,7 +27,7 @@ struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Chore {
-    /// Writes what is generated from the source: the CRDs in the chart, the table of rules and tests.
+    /// Writes what is generated from the source: the CRDs in the chart, the table of rules and tests, the reference.
     Gen(generate::Args),
     /// Checks the rules that no compiler knows: direction and purity of crates, sizes of files, links of documents.
     Tidy,

@@ -62,6 +62,15 @@ impl Default for Metrics {
 }
 
 impl Metrics {
+    /// With a series of each, for whoever lists what there is: labels are told by series only.
+    pub fn with_a_series_each() -> Self {
+        let metrics = Self::default();
+        metrics.follow(&Arc::default());
+        metrics.looked(Key::CONTROLLERS[0], &Outcome::Settled, Duration::ZERO);
+        metrics.gate_lifted(ProfileName::DefaultScheduler, Duration::ZERO);
+        metrics
+    }
+
     /// Puts them where they are asked for.
     pub fn register(&self, registry: &mut Registry) {
         registry.register_collector(Box::new(self.waiting.clone()));

@@ -40,6 +40,19 @@ pub(crate) struct Telemetry {
     pub(crate) admission: grove_admission::Metrics,
 }
 
+impl Telemetry {
+    /// With a series of each metric, for whoever lists what there is.
+    pub(crate) fn with_a_series_each() -> Self {
+        let mut telemetry = Self {
+            placing: Metrics::with_a_series_each(),
+            admission: grove_admission::Metrics::with_a_series_each(),
+            ..Self::default()
+        };
+        telemetry.operator.metrics = grove_controllers::Metrics::with_a_series_each();
+        telemetry
+    }
+}
+
 /// What the leader does until it is told to stop: first the topology that the configuration asks for, then the rest.
 /// Where the cluster's own scheduler binds, gangs are placed here too; graphs of Dynamo are served where that is asked for.
 pub(crate) async fn run(

@@ -70,6 +70,9 @@ enum Command {
     Operator(commands::operator::Args),
     /// Say where the gangs of PodCliqueSets would go, and why some would not: nodes, topologies and workloads from files
     Plan(commands::plan::Args),
+    /// Print a page of the docs
+    #[command(hide = true)]
+    Reference(commands::reference::Args),
     /// Run the scheduler: it binds gangs whole, inside the domains that they require, or says why it cannot
     Scheduler(commands::scheduler::Args),
     /// Show each PodCliqueSet on a line: how much of it runs, where, how well, and why not
@@ -117,6 +120,7 @@ fn main() -> ExitCode {
         Command::Man(args) => commands::man::run(&args),
         Command::Operator(args) => commands::operator::run(&args),
         Command::Plan(args) => commands::plan::run(&args),
+        Command::Reference(args) => commands::reference::run(&args),
         Command::Scheduler(args) => commands::scheduler::run(&args),
         Command::Status(args) => commands::status::run(&args),
         Command::WaitFor(args) => commands::wait_for::run(&args),

@@ -54,6 +54,19 @@ impl Metrics {
         self.is_leader.set(is_leader.into());
     }
 
+    /// Metrics that have no series in what is rendered, and so are not in it at all. A registry tells of them only in its
+    /// form for debugging.
+    pub(crate) fn silent(&self, rendered: &str) -> Vec<String> {
+        let told = |name: &str| {
+            let mut heads = rendered.lines().filter_map(|line| line.strip_prefix("# TYPE "));
+            heads.any(|head| head.strip_prefix(name).is_some_and(|rest| rest.starts_with([' ', '_'])))
+        };
+        let shown = format!("{:?}", self.registry);
+        let names = shown.split("Descriptor { name: \"").skip(1);
+        let names = names.filter_map(|rest| rest.split('"').next());
+        names.filter(|name| !told(name)).map(str::to_owned).collect()
+    }
+
     pub(crate) fn render(&self) -> Result<String, std::fmt::Error> {
         let mut text = String::new();
         encode(&mut text, &self.registry)?;

@@ -80,6 +80,25 @@ impl Metrics {
         }
     }
 
+    /// With a series of each, for whoever lists what there is: labels are told by series only.
+    pub fn with_a_series_each() -> Self {
+        let metrics = Self::default();
+        let mut census = Census::default();
+        census.gangs.insert(("pending", "Queued".to_owned()), 0);
+        census.pending_since.insert("Queued".to_owned(), Timestamp::UNIX_EPOCH);
+        census.preferred.insert("rack".to_owned(), (1, 1));
+        census.rooms.push(TopologyRoom {
+            name: "t".to_owned(),
+            slots: vec![("rack".to_owned(), Default::default())],
+            ..TopologyRoom::default()
+        });
+        metrics.show(census);
+        metrics.decided("placed", Duration::ZERO, Some(0));
+        metrics.bind_ended("bound", Duration::ZERO);
+        metrics.waited("default-scheduler", Duration::ZERO);
+        metrics
+    }
+
     /// Puts them where they are asked for.
     pub fn register(&self, registry: &mut Registry) {
         registry.register_collector(Box::new(self.counted.clone()));

@@ -14,6 +14,7 @@ To have it in every new shell:
   zsh   grove completion zsh > \"${fpath[1]}/_grove\"
   fish  grove completion fish > ~/.config/fish/completions/grove.fish")]
 pub(crate) struct Args {
+    /// The shell that completes
     #[arg(value_enum)]
     shell: Shell,
 }

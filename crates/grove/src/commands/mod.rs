@@ -11,6 +11,7 @@ pub(crate) mod man;
 pub(crate) mod operator;
 pub(crate) mod plan;
 pub(crate) mod rbac;
+pub(crate) mod reference;
 pub(crate) mod scheduler;
 pub(crate) mod status;
 pub(crate) mod topology;

@@ -114,6 +114,17 @@ pub(super) async fn load(path: &Path, overrides: &Overrides) -> Result<Loaded, V
     config::parse(&content, overrides).map_err(|problems| problems.iter().map(ConfigError::to_string).collect())
 }
 
+/// What an operator tells of itself; one that places gangs tells of that too.
+pub(super) fn metrics(telemetry: &Telemetry, places: bool) -> Metrics {
+    Metrics::of("operator", |registry| {
+        telemetry.operator.metrics.register(registry);
+        telemetry.admission.register(registry);
+        if places {
+            telemetry.placing.register(registry);
+        }
+    })
+}
+
 /// Runs until a signal asks for the end, or until it cannot go on.
 async fn operate(configuration: &OperatorConfiguration, args: &Args) -> Result<(), Failure> {
     tracing::info!(version = env!("CARGO_PKG_VERSION"), "starting");
@@ -121,13 +132,7 @@ async fn operate(configuration: &OperatorConfiguration, args: &Args) -> Result<(
     let traces = Traces::start("grove-operator", |name| std::env::var(name).ok())?;
     let mut telemetry = Telemetry::default();
     telemetry.operator.tracer = traces.tracer();
-    let metrics = Metrics::of("operator", |registry| {
-        telemetry.operator.metrics.register(registry);
-        telemetry.admission.register(registry);
-        if configuration.scheduler.has(ProfileName::DefaultScheduler) {
-            telemetry.placing.register(registry);
-        }
-    });
+    let metrics = metrics(&telemetry, configuration.scheduler.has(ProfileName::DefaultScheduler));
     let (stage, watched_stage) = watch::channel(Stage::Starting("the API server"));
     let servers = Servers::start(configuration, &metrics, watched_stage).await?;
 

@@ -66,13 +66,18 @@ async fn configuration(args: &Args) -> Result<Loaded, Vec<String>> {
     }
 }
 
+/// What a scheduler tells of itself.
+pub(super) fn metrics(counts: &grove_scheduler::Metrics) -> Metrics {
+    Metrics::of("scheduler", |registry| counts.register(registry))
+}
+
 /// Runs until a signal asks for the end, or until it cannot go on.
 async fn schedule(configuration: &OperatorConfiguration, args: &Args) -> Result<(), Failure> {
     tracing::info!(version = env!("CARGO_PKG_VERSION"), "starting the scheduler");
     let stop = stop_on_signal()?;
     let traces = Traces::start("grove-scheduler", |name| std::env::var(name).ok())?;
     let counts = grove_scheduler::Metrics::default();
-    let metrics = Metrics::of("scheduler", |registry| counts.register(registry));
+    let metrics = metrics(&counts);
     let (stage, watched_stage) = watch::channel(Stage::Starting("the API server"));
     let servers = Servers::start(configuration, &metrics, watched_stage).await?;
     let reached = reach(configuration, args.kubeconfig.as_deref(), &metrics);

@@ -28,6 +28,7 @@ const DOMAINS_SHOWN: usize = 3;
 pub(crate) struct Args {
     /// The PodCliqueSet to look at; by default all of the namespace
     name: Option<String>,
+    /// The namespace to look in
     #[arg(short, long, default_value = "default", conflicts_with = "all_namespaces")]
     namespace: String,
     /// Those of all namespaces

@@ -30,7 +30,9 @@ pub(crate) struct Args {
     /// What to explain: pcs, all gangs of a PodCliqueSet; pg, one PodGang
     #[arg(value_enum)]
     kind: Kind,
+    /// Its name
     name: String,
+    /// The namespace to look in
     #[arg(short, long, default_value = "default")]
     namespace: String,
     /// The cluster to look at; by default that of the environment
