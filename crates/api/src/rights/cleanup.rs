@@ -1,8 +1,9 @@
-//! What `grove cleanup` may do: stop the operator, and take away what would need an answer from it.
+//! What `grove cleanup` may do in the whole cluster: stop operator and scheduler, and take away what would need an answer
+//! from them. What they keep in their own namespace it may remove by a role of the chart.
 
 use k8s_openapi::api::rbac::v1::{ClusterRole, PolicyRule};
 
-use super::{ADMISSION, OPERATOR, Right, SEE, WEBHOOK_CONFIGURATIONS, named, rule};
+use super::{ADMISSION, OPERATOR, Right, SEE, WEBHOOK_CONFIGURATIONS, named, rule, scheduler};
 use crate::{GROUP, TOPOLOGY_DOMAIN_GROUP};
 
 /// Name of its account, and of the role that is bound to it.
@@ -30,8 +31,9 @@ pub fn cluster_role() -> ClusterRole {
     let mut rules: Vec<PolicyRule> = HELD.iter().map(|right| rule(*right, &[])).collect();
     let configurations = &["mutatingwebhookconfigurations", "validatingwebhookconfigurations"];
     rules.push(rule((ADMISSION, configurations, &["delete"]), &WEBHOOK_CONFIGURATIONS));
-    rules.push(rule(("apps", &["deployments"], SEE), &[OPERATOR]));
-    rules.push(rule(("apps", &["deployments/scale"], &["patch"]), &[OPERATOR]));
+    let parts = [OPERATOR, scheduler::NAME];
+    rules.push(rule(("apps", &["deployments"], SEE), &parts));
+    rules.push(rule(("apps", &["deployments/scale"], &["patch"]), &parts));
     ClusterRole {
         metadata: named(CLEANUP, None),
         rules: Some(rules),

@@ -1,8 +1,8 @@
 //! `grove cleanup`: what must happen before Grove is uninstalled, so that nothing hangs when nobody is there to answer.
 //!
-//! The order matters. An operator that still runs would put everything back, so it is stopped first; a webhook that is
-//! still registered would be asked about every object that a finalizer is taken from, so they go next. Only what is
-//! Grove's is touched: workloads, their pods and topologies stay. Doing it twice is as good as once.
+//! The order matters. An operator or a scheduler that still runs would put everything back, so they are stopped first; a
+//! webhook that is still registered would be asked about every object that a finalizer is taken from, so they go next. Only
+//! what is Grove's is touched: workloads, their pods and topologies stay. Doing it twice is as good as once.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -15,15 +15,18 @@ use grove_api::{
 };
 use k8s_openapi::api::admissionregistration::v1::{MutatingWebhookConfiguration, ValidatingWebhookConfiguration};
 use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::Secret;
 use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, ListParams, PartialObjectMeta, Patch, PatchParams};
 use kube::runtime::wait::await_condition;
 use kube::{Client, Resource, ResourceExt};
+use serde::de::DeserializeOwned;
 use serde_json::json;
 
 use crate::client::Cluster;
 use crate::exit::{self, Failure, one_line};
 
-/// How long the operator's pods may take to end; Kubernetes gives each of them 30 s.
+/// How long the pods of a part may take to end; Kubernetes gives each of them 30 s.
 const STOP_MAX: Duration = Duration::from_secs(90);
 /// Objects that are written at once.
 const AT_ONCE: usize = 16;
@@ -42,6 +45,15 @@ pub(crate) struct Args {
     /// The namespace that the operator runs in; by default the one that this command runs in
     #[arg(long, short, value_name = "NAMESPACE")]
     namespace: Option<String>,
+    /// The Secret with the certificate that the operator made, to be removed; one that is yours is not to be named
+    #[arg(long, value_name = "NAME")]
+    secret: Option<String>,
+    /// A Lease by which replicas elect a leader, to be removed; may be given several times
+    #[arg(long, value_name = "NAME")]
+    lease: Vec<String>,
+    /// The namespace of the Leases; by default that of the operator
+    #[arg(long, value_name = "NAMESPACE")]
+    lease_namespace: Option<String>,
 }
 
 pub(crate) fn run(args: &Args) -> ExitCode {
@@ -52,9 +64,11 @@ async fn clean(args: &Args) -> Result<ExitCode, Failure> {
     let cluster = Cluster::reach(args.kubeconfig.as_deref()).await?;
     let client = &cluster.client;
     let namespace = args.namespace.as_deref().unwrap_or(&cluster.namespace);
-    match stop_operator(client, namespace).await? {
-        true => println!("operator in namespace {namespace} stopped"),
-        false => println!("no operator in namespace {namespace}; one that runs elsewhere must be stopped first"),
+    for part in [rights::OPERATOR, rights::scheduler::NAME] {
+        match stop(client, namespace, part).await? {
+            true => println!("{part} in namespace {namespace} stopped"),
+            false => println!("no {part} in namespace {namespace}; one that runs elsewhere must be stopped first"),
+        }
     }
     let removed = remove_webhooks(client).await.map_err(|error| told("webhooks", error))?;
     println!("{removed} webhook configurations removed");
@@ -66,6 +80,11 @@ async fn clean(args: &Args) -> Result<ExitCode, Failure> {
         lift::<ClusterTopology>(client, finalizer::CLUSTER_TOPOLOGY).await?,
         lift::<TopologyDomain>(client, finalizer::TOPOLOGY_DOMAIN).await?,
     ];
+    let leases = args.lease_namespace.as_deref().unwrap_or(namespace);
+    let leases = Api::<Lease>::namespaced(client.clone(), leases);
+    let secrets = Api::<Secret>::namespaced(client.clone(), namespace);
+    let kept = remove(&leases, &args.lease).await? + remove(&secrets, args.secret.as_slice()).await?;
+    println!("{kept} Leases and Secrets removed");
     println!("finalizers of {} objects lifted", lifted.iter().sum::<usize>());
     Ok(ExitCode::SUCCESS)
 }
@@ -77,16 +96,16 @@ fn told(what: &str, error: kube::Error) -> Failure {
     ))
 }
 
-/// Whether there was one.
-async fn stop_operator(client: &Client, namespace: &str) -> Result<bool, Failure> {
-    let failed = |error| told("the operator", error);
+/// Stops the pods of a Deployment. Whether there was one.
+async fn stop(client: &Client, namespace: &str, part: &str) -> Result<bool, Failure> {
+    let failed = |error| told(part, error);
     let deployments = Api::<Deployment>::namespaced(client.clone(), namespace);
-    if deployments.get_opt(rights::OPERATOR).await.map_err(failed)?.is_none() {
+    if deployments.get_opt(part).await.map_err(failed)?.is_none() {
         return Ok(false);
     }
     let none = Patch::Merge(json!({"spec": {"replicas": 0}}));
     let params = PatchParams::default();
-    let scaled = deployments.patch_scale(rights::OPERATOR, &params, &none).await;
+    let scaled = deployments.patch_scale(part, &params, &none).await;
     scaled.map_err(failed)?;
     let has_ended = |deployment: Option<&Deployment>| {
         deployment.is_none_or(|deployment| {
@@ -95,15 +114,14 @@ async fn stop_operator(client: &Client, namespace: &str) -> Result<bool, Failure
             is_seen && status.and_then(|status| status.replicas).unwrap_or(0) == 0
         })
     };
-    match tokio::time::timeout(STOP_MAX, await_condition(deployments, rights::OPERATOR, has_ended)).await {
+    match tokio::time::timeout(STOP_MAX, await_condition(deployments, part, has_ended)).await {
         Ok(Ok(_)) => Ok(true),
         Ok(Err(error)) => Err(Failure::NoAnswer(format!(
-            "cannot see whether the operator has stopped: {}; it is safe to try again",
+            "cannot see whether {part} has stopped: {}; it is safe to try again",
             one_line(error)
         ))),
         Err(_) => Err(Failure::NoAnswer(format!(
-            "the pods of {} in namespace {namespace} still run after {} s; look at them with kubectl, then try again",
-            rights::OPERATOR,
+            "the pods of {part} in namespace {namespace} still run after {} s; look at them with kubectl, then try again",
             STOP_MAX.as_secs()
         ))),
     }
@@ -117,6 +135,19 @@ async fn remove_webhooks(client: &Client) -> Result<usize, kube::Error> {
     for name in rights::WEBHOOK_CONFIGURATIONS {
         removed += usize::from(is_there(mutating.delete(name, &DeleteParams::default()).await)?);
         removed += usize::from(is_there(validating.delete(name, &DeleteParams::default()).await)?);
+    }
+    Ok(removed)
+}
+
+/// Removes what the programs kept for themselves; how many there were.
+async fn remove<K>(api: &Api<K>, names: &[String]) -> Result<usize, Failure>
+where
+    K: Resource<DynamicType = ()> + Clone + std::fmt::Debug + DeserializeOwned,
+{
+    let mut removed = 0;
+    for name in names {
+        let answer = api.delete(name, &DeleteParams::default()).await;
+        removed += usize::from(is_there(answer).map_err(|error| told(&K::plural(&()), error))?);
     }
     Ok(removed)
 }
