@@ -3,6 +3,8 @@
 //! Pods are placed one by one by kube-scheduler here: the gangs' own placement is tested where a scheduler of gangs runs.
 //! kwok runs no init containers, so that start orders show in what the pods may ask, not in when they start.
 
+#[path = "../common/before.rs"]
+mod before;
 mod failover;
 mod film;
 mod gangs;

@@ -3,7 +3,7 @@
 //! `upgrade.jsonl` holds them, an object in a line, owners first. It is recorded by the operator of a release, on the
 //! commit of that release: `GROVE_RECORD=1 cargo test -p grove-e2e --test operator upgrade`.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::fs;
 use std::sync::OnceLock;
@@ -12,15 +12,14 @@ use anyhow::{Context, Result};
 use grove_api::{PodClique, PodCliqueSet, labels};
 use grove_e2e::{ControlPlane, Identity};
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::{Api, ApiResource, DynamicObject, ListParams, Patch, PatchParams, PostParams};
-use kube::core::{GroupVersionKind, TypeMeta};
-use kube::{Client, ResourceExt};
-use serde_json::{Value, json};
+use kube::ResourceExt;
+use kube::api::{DynamicObject, ListParams};
+use kube::core::TypeMeta;
+use serde_json::Value;
 
+use crate::before::{self, FIXTURE, NAMESPACE, PODS, api_of};
 use crate::support::{Place, uids};
 
-const NAMESPACE: &str = "upgrade";
-const FIXTURE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/operator/upgrade.jsonl");
 /// Owners before what they own.
 const KINDS: [(&str, &str); 7] = [
     ("grove.io/v1alpha1", "PodCliqueSet"),
@@ -31,7 +30,6 @@ const KINDS: [(&str, &str); 7] = [
     ("scheduler.grove.io/v1alpha1", "PodGang"),
     ("v1", "Pod"),
 ];
-const PODS: usize = 4;
 
 /// A clique of two pods, and a scaling group with a base gang and a scaled one.
 const RECORDED: &str = r#"
@@ -65,11 +63,6 @@ fn is_recording() -> bool {
     std::env::var_os("GROVE_RECORD").is_some()
 }
 
-fn api_of(client: &Client, types: &TypeMeta) -> Result<Api<DynamicObject>> {
-    let resource = ApiResource::from_gvk(&GroupVersionKind::try_from(types)?);
-    Ok(Api::namespaced_with(client.clone(), NAMESPACE, &resource))
-}
-
 /// Puts the objects of the release before into the cluster, and waits until their pods run.
 pub(crate) async fn install(plane: &ControlPlane) -> Result<()> {
     if is_recording() {
@@ -77,23 +70,7 @@ pub(crate) async fn install(plane: &ControlPlane) -> Result<()> {
     }
     plane.create_namespace(NAMESPACE).await?;
     let client = plane.client(Identity::Admin).await?;
-    let mut renamed: BTreeMap<String, String> = BTreeMap::new();
-    for line in fs::read_to_string(FIXTURE)?.lines() {
-        let mut object: DynamicObject = serde_json::from_str(line)?;
-        let old = object.metadata.uid.take().context("an object with the UID it had")?;
-        for owner in object.metadata.owner_references.iter_mut().flatten() {
-            owner.uid = renamed.get(&owner.uid).context("an owner further up")?.clone();
-        }
-        let api = api_of(&client, object.types.as_ref().context("an object with its kind")?)?;
-        let status = object.data.as_object_mut().and_then(|fields| fields.remove("status"));
-        let made = api.create(&PostParams::default(), &object).await?;
-        renamed.insert(old, made.uid().context("an object of the API server")?);
-        if let Some(status) = status {
-            let patch = Patch::Merge(json!({"status": status}));
-            api.patch_status(&made.name_any(), &PatchParams::default(), &patch)
-                .await?;
-        }
-    }
+    before::restore(&client).await?;
     let place = Place {
         client,
         namespace: NAMESPACE.to_owned(),
