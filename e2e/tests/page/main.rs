@@ -7,6 +7,7 @@
 mod axe;
 mod browser;
 mod city;
+#[path = "../common/demo.rs"]
 mod demo;
 
 use std::path::PathBuf;
@@ -14,9 +15,12 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 use grove_api::PodCliqueScalingGroup;
-use kube::Api;
+use grove_e2e::binary_for_test;
 use kube::api::{Patch, PatchParams};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Api, Client, Config};
 use serde_json::json;
+use tokio::process::Command;
 
 use browser::Browser;
 use city::City;
@@ -86,7 +90,10 @@ async fn find_on_map(browser: &mut Browser, words: &str) -> Result<(f64, f64)> {
 
 #[tokio::test]
 async fn the_page_shows_explains_and_follows() -> Result<()> {
-    let demo = Demo::start().await?;
+    let grove = tokio::task::spawn_blocking(|| binary_for_test("grove")).await??;
+    let mut command = Command::new(grove);
+    command.arg("demo");
+    let demo = Demo::start(command).await?;
     let mut browser = loaded(&demo.page).await?;
     counts_are_those_of_the_api(&mut browser).await?;
     a_gang_shows_its_pods_and_nodes(&mut browser).await?;
@@ -201,10 +208,18 @@ async fn the_outline_can_be_walked(browser: &mut Browser) -> Result<()> {
     Ok(())
 }
 
+async fn client(demo: &Demo) -> Result<Client> {
+    let found = Kubeconfig::read_from(&demo.kubeconfig)?;
+    let mut config = Config::from_custom_kubeconfig(found, &KubeConfigOptions::default()).await?;
+    // The way to loopback never leads through the proxy that the environment may name.
+    config.proxy_url = None;
+    Ok(Client::try_from(config)?)
+}
+
 async fn the_page_follows_a_scale_out(demo: &Demo, browser: &mut Browser) -> Result<()> {
     let gangs = "document.querySelectorAll('[data-gang^=qwen-elastic]').length";
     browser.until(gangs, json!(4)).await?;
-    let groups: Api<PodCliqueScalingGroup> = Api::default_namespaced(demo.client().await?);
+    let groups: Api<PodCliqueScalingGroup> = Api::default_namespaced(client(demo).await?);
     let scale = json!({"spec": {"replicas": 5}});
     let begun = Instant::now();
     groups

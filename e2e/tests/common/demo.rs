@@ -5,9 +5,6 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use grove_e2e::binary_for_test;
-use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::{Client, Config};
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::{Child, Command};
@@ -19,19 +16,14 @@ const END_MAX: Duration = Duration::from_secs(20);
 
 pub(crate) struct Demo {
     pub(crate) page: String,
-    kubeconfig: PathBuf,
+    pub(crate) kubeconfig: PathBuf,
     child: Child,
 }
 
 impl Demo {
-    /// Starts it and waits for the end of its story.
-    pub(crate) async fn start() -> Result<Self> {
-        let program = tokio::task::spawn_blocking(|| binary_for_test("grove")).await??;
-        let mut child = Command::new(program)
-            .arg("demo")
-            .stdout(Stdio::piped())
-            .kill_on_drop(true)
-            .spawn()?;
+    /// Starts it by this command and waits for the end of its story.
+    pub(crate) async fn start(mut command: Command) -> Result<Self> {
+        let mut child = command.stdout(Stdio::piped()).kill_on_drop(true).spawn()?;
         let mut lines = BufReader::new(child.stdout.take().context("the demo prints")?).lines();
         let (mut page, mut kubeconfig) = (None, None);
         let story = async {
@@ -57,14 +49,6 @@ impl Demo {
             kubeconfig: kubeconfig.context("the demo tells its kubeconfig")?,
             child,
         })
-    }
-
-    pub(crate) async fn client(&self) -> Result<Client> {
-        let found = Kubeconfig::read_from(&self.kubeconfig)?;
-        let mut config = Config::from_custom_kubeconfig(found, &KubeConfigOptions::default()).await?;
-        // The way to loopback never leads through the proxy that the environment may name.
-        config.proxy_url = None;
-        Ok(Client::try_from(config)?)
     }
 
     /// Ends it as Ctrl-C does. It ends well, while somebody still has the page open.
