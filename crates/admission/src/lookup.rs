@@ -4,9 +4,11 @@
 //! Each read is one request, and only rules that need it cause it.
 
 use grove_api::config::{TopologyAwareScheduling, TopologySource};
+use grove_api::dynamo::Component;
 use grove_api::podgang::NamespacedName;
 use grove_api::{
-    ClusterTopology, ClusterTopologyBinding, PodClique, PodCliqueScalingGroup, PodCliqueSet, TopologyDomain, labels,
+    ClusterTopology, ClusterTopologyBinding, DynamoGraphDeployment, DynamoGraphDeploymentScalingAdapter, PodClique,
+    PodCliqueScalingGroup, PodCliqueSet, TopologyDomain, labels,
 };
 use grove_dynamo::framework::Grove;
 use grove_topology::backend::{Backend, KAI_VERSION};
@@ -61,6 +63,20 @@ impl Lookup {
             client: self.client.clone(),
             tas: tas.clone(),
         }
+    }
+
+    /// The component that an adapter scales; none where its graph does not have it any more.
+    pub(crate) async fn scaled_component(&self, adapter: &NamespacedName) -> Result<Option<Component>, kube::Error> {
+        let adapters: Api<DynamoGraphDeploymentScalingAdapter> =
+            Api::namespaced(self.client.clone(), &adapter.namespace);
+        let Some(adapter) = get(&adapters, &adapter.name).await? else {
+            return Ok(None);
+        };
+        let (of, namespace) = (adapter.spec.dgd_ref, adapter.metadata.namespace.unwrap_or_default());
+        let graphs: Api<DynamoGraphDeployment> = Api::namespaced(self.client.clone(), &namespace);
+        let graph = get(&graphs, &of.name).await?;
+        let mut components = graph.into_iter().flat_map(|graph| graph.spec.components);
+        Ok(components.find(|component| component.name == of.component_name))
     }
 
     /// What exists under the name that `set` uses.

@@ -23,7 +23,7 @@ macro_rules! committed {
 }
 
 /// File name and text of every committed definition.
-pub const YAML: [(&str, &str); 8] = [
+pub const YAML: [(&str, &str); 9] = [
     committed!("grove.io_clustertopologies"),
     committed!("grove.io_clustertopologybindings"),
     committed!("grove.io_podcliques"),
@@ -31,6 +31,7 @@ pub const YAML: [(&str, &str); 8] = [
     committed!("grove.io_podcliquesets"),
     committed!("grove.run.ai_topologydomains"),
     committed!("nvidia.com_dynamographdeployments"),
+    committed!("nvidia.com_dynamographdeploymentscalingadapters"),
     committed!("scheduler.grove.io_podgangs"),
 ];
 
@@ -44,6 +45,7 @@ pub fn all() -> Vec<CustomResourceDefinition> {
         PodCliqueSet::crd(),
         TopologyDomain::crd(),
         dynamo::definition(),
+        dynamo::adapter_definition(),
         PodGang::crd(),
     ];
     for definition in &mut definitions {

@@ -7,6 +7,8 @@
 //! ignored without a word. Pod templates are kept as they were written for the same reason, and because their schema would
 //! be larger than all the rest.
 
+mod adapter;
+
 use std::collections::BTreeMap;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
@@ -21,6 +23,12 @@ use serde_json::{Value, json};
 
 use crate::kubernetes;
 use crate::topology::DomainWord;
+
+pub(crate) use adapter::definition as adapter_definition;
+pub use adapter::{
+    ComponentReference, DynamoGraphDeploymentScalingAdapter, DynamoGraphDeploymentScalingAdapterSpec,
+    DynamoGraphDeploymentScalingAdapterStatus, PLURAL as ADAPTERS,
+};
 
 /// Group of DynamoGraphDeployment.
 pub const GROUP: &str = "nvidia.com";
@@ -178,6 +186,12 @@ pub struct Component {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub topology_constraint: Option<ComponentTopologyConstraint>,
 
+    /// Lets autoscalers scale the component, by a DynamoGraphDeploymentScalingAdapter of its own. While it is there,
+    /// `replicas` follows the adapter.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "scaling_adapter")]
+    pub scaling_adapter: Option<ScalingAdapter>,
+
     /// Size of the memory that containers share; 8Gi without it, "0" for none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shared_memory_size: Option<String>,
@@ -237,6 +251,14 @@ pub struct Multinode {
     /// How many nodes each replica runs on.
     #[serde(default = "two")]
     pub node_count: i32,
+}
+
+/// An adapter for autoscalers. There is nothing to choose: it is there, or not.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ScalingAdapter {
+    /// Fields that are not known here; admission refuses them.
+    #[serde(flatten)]
+    pub other: BTreeMap<String, Value>,
 }
 
 /// What may change.
@@ -480,6 +502,13 @@ fn pod_template(_: &mut SchemaGenerator) -> Schema {
     from_json(json!({
         "description": "The pod, as in core/v1 PodTemplateSpec. The container `main` runs the component; others run \
                         beside it. Judged by admission.",
+        "type": "object", "x-kubernetes-preserve-unknown-fields": true,
+    }))
+}
+
+fn scaling_adapter(_: &mut SchemaGenerator) -> Schema {
+    from_json(json!({
+        "description": "Lets autoscalers scale the component.",
         "type": "object", "x-kubernetes-preserve-unknown-fields": true,
     }))
 }

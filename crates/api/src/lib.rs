@@ -52,7 +52,9 @@ pub const VERSION: &str = "v1alpha1";
 
 pub use compute_domain::{ComputeDomain, ComputeDomainSpec};
 pub use constraint::{Pack, TopologyConstraint};
-pub use dynamo::{DynamoGraphDeployment, DynamoGraphDeploymentSpec, DynamoGraphDeploymentStatus};
+pub use dynamo::{
+    DynamoGraphDeployment, DynamoGraphDeploymentScalingAdapter, DynamoGraphDeploymentSpec, DynamoGraphDeploymentStatus,
+};
 pub use kubernetes::write_quantities_as_text;
 pub use podclique::{PodClique, PodCliqueSpec, PodCliqueStatus};
 pub use podcliqueset::{PodCliqueSet, PodCliqueSetSpec, PodCliqueSetStatus};

@@ -31,6 +31,12 @@ pub const WEBHOOK_CONFIGURATIONS: [&str; 7] = [
     "topologydomain-validating-webhook",
 ];
 
+/// The definitions that the operator tells where to convert.
+pub const DYNAMO_DEFINITIONS: [&str; 2] = [
+    "dynamographdeployments.nvidia.com",
+    "dynamographdeploymentscalingadapters.nvidia.com",
+];
+
 const RBAC: &str = "rbac.authorization.k8s.io";
 const ADMISSION: &str = "admissionregistration.k8s.io";
 
@@ -126,6 +132,7 @@ const DYNAMO_WIDE: &[Right] = &[
     (GROUP, &["podcliquesets"], &["create", "delete"]),
     (GROUP, &["podcliques/scale", "podcliquescalinggroups/scale"], &["patch"]),
     ("", &["serviceaccounts"], OWN_BY_PATCH),
+    (dynamo::GROUP, &[dynamo::ADAPTERS], OWN_BY_PATCH),
     // What pods of graphs are given: nobody can give away what he has not.
     ("", &["endpoints"], SEE),
     ("discovery.k8s.io", &["endpointslices"], SEE),
@@ -134,8 +141,20 @@ const DYNAMO_WIDE: &[Right] = &[
         &["dynamoworkermetadatas"],
         &["create", "get", "list", "watch", "update", "patch", "delete"],
     ),
+    (
+        dynamo::GROUP,
+        &["dynamographdeploymentscalingadapters/scale"],
+        &["get", "update", "patch"],
+    ),
     // What is told of it.
-    (dynamo::GROUP, &["dynamographdeployments/status"], &["patch"]),
+    (
+        dynamo::GROUP,
+        &[
+            "dynamographdeployments/status",
+            "dynamographdeploymentscalingadapters/status",
+        ],
+        &["patch"],
+    ),
     (dynamo::GROUP, &["dynamographdeployments/finalizers"], &["update"]),
 ];
 
@@ -171,7 +190,7 @@ pub fn dynamo_cluster_role() -> ClusterRole {
     let mut rules: Vec<PolicyRule> = DYNAMO_WIDE.iter().map(|right| rule(*right, &[])).collect();
     // Who converts graphs is written into the definition of their kind.
     let definition: Right = ("apiextensions.k8s.io", &["customresourcedefinitions"], &["patch"]);
-    rules.push(rule(definition, &["dynamographdeployments.nvidia.com"]));
+    rules.push(rule(definition, &DYNAMO_DEFINITIONS));
     ClusterRole {
         metadata: ObjectMeta {
             name: Some(DYNAMO.to_owned()),

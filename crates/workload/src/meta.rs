@@ -53,7 +53,7 @@ pub(crate) fn labels_of<const N: usize>(pairs: [(&str, &str); N]) -> BTreeMap<St
 }
 
 /// A selector as the scale subresource reports it.
-pub(crate) fn selector(labels: &BTreeMap<String, String>) -> String {
+pub fn selector(labels: &BTreeMap<String, String>) -> String {
     let terms: Vec<String> = labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
     terms.join(",")
 }

@@ -10,9 +10,10 @@ use crate::table::{Case, Table};
 /// Fields whose schema is Kubernetes' own; the table has samples of them, not every rule.
 pub(crate) const KUBERNETES: [&str; 4] = ["podSpec", "templateSpec", "metrics", "conditions"];
 
-const KEYWORDS: [&str; 8] = [
+const KEYWORDS: [&str; 9] = [
     "default",
     "enum",
+    "minimum",
     "pattern",
     "minLength",
     "maxLength",
@@ -73,6 +74,7 @@ fn covered_by(case: &Case) -> Vec<Rule> {
             text if text.starts_with("Unsupported value") => "enum",
             text if text.starts_with("Too long") => "maxLength",
             text if text.starts_with("Too many") => "maxItems",
+            text if text.contains("greater than or equal to") => "minimum",
             text if text.contains("chars long") => "minLength",
             text if text.contains("at least 1 items") => "minItems",
             text if text.contains("should match") => "pattern",

@@ -241,6 +241,7 @@ async fn what_scales_has_a_scale_subresource_with_a_selector() -> Result<()> {
         ("PodCliqueSet", "hpaPodSelector"),
         ("PodClique", "hpaPodSelector"),
         ("PodCliqueScalingGroup", "selector"),
+        ("DynamoGraphDeploymentScalingAdapter", "selector"),
     ];
     for (kind, selector) in scaled {
         let object = table.object(kind);

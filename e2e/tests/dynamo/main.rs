@@ -10,5 +10,6 @@ mod kinds;
 #[path = "../common/record.rs"]
 mod record;
 mod rules;
+mod scaling;
 mod stage;
 mod versions;

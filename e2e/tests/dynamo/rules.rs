@@ -16,29 +16,29 @@ fn main_container() -> Value {
 }
 
 /// A graph of one worker that asks for no node.
-fn new(name: &str) -> Value {
+pub(crate) fn new(name: &str) -> Value {
     let mut main = main_container();
     main["name"] = json!("main");
-    let template = json!({"spec": {"containers": [main], "nodeSelector": {"nowhere": "at all"}}});
+    let template = json!({"spec": {"containers": [main], "nodeSelector": {"nowhere": "at-all"}}});
     json!({"apiVersion": "nvidia.com/v1beta1", "kind": "DynamoGraphDeployment", "metadata": {"name": name},
         "spec": {"components": [{"name": "Worker", "type": "worker", "podTemplate": template}]}})
 }
 
 /// The same in the older version, services as a list.
-fn old(name: &str) -> Value {
+pub(crate) fn old(name: &str) -> Value {
     let worker = json!({"name": "Worker", "componentType": "worker",
-        "extraPodSpec": {"mainContainer": main_container(), "nodeSelector": {"nowhere": "at all"}}});
+        "extraPodSpec": {"mainContainer": main_container(), "nodeSelector": {"nowhere": "at-all"}}});
     json!({"apiVersion": "nvidia.com/v1alpha1", "kind": "DynamoGraphDeployment", "metadata": {"name": name},
         "spec": {"services": [worker]}})
 }
 
-fn set(mut manifest: Value, pointer: &str, value: Value) -> Value {
+pub(crate) fn set(mut manifest: Value, pointer: &str, value: Value) -> Value {
     let (parent, field) = pointer.rsplit_once('/').expect("a pointer");
     manifest.pointer_mut(parent).expect("a parent")[field] = value;
     manifest
 }
 
-async fn refused(stage: &Stage, manifest: &Value, message: &str) -> Result<()> {
+pub(crate) async fn refused(stage: &Stage, manifest: &Value, message: &str) -> Result<()> {
     match stage.create(manifest).await {
         Err(kube::Error::Api(status)) => {
             ensure!(
@@ -125,7 +125,7 @@ async fn what_is_refused_on_create() -> Result<()> {
     refused(&stage, &restart, "spec.restart: Forbidden: must be unset on create").await
 }
 
-async fn edit(stage: &Stage, name: &str, patch: Value) -> Result<(), kube::Error> {
+pub(crate) async fn edit(stage: &Stage, name: &str, patch: Value) -> Result<(), kube::Error> {
     let graphs = stage.graphs("v1beta1");
     graphs
         .patch(name, &PatchParams::default(), &Patch::Merge(patch))

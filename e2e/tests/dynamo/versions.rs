@@ -14,7 +14,7 @@ fn graph(name: &str, services: Value) -> Value {
 fn service() -> Value {
     json!({"componentType": "worker", "subComponentType": "decode", "replicas": 1,
         "resources": {"limits": {"gpu": "1", "gpuType": "vendor.example/gpu"}},
-        "extraPodSpec": {"nodeSelector": {"nowhere": "at all"}, "mainContainer": {"image": "server", "command": ["sleep"]}}})
+        "extraPodSpec": {"nodeSelector": {"nowhere": "at-all"}, "mainContainer": {"image": "server", "command": ["sleep"]}}})
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,15 +1,15 @@
-//! Who converts DynamoGraphDeployments: the definition of the kind, told of this server.
+//! Who converts DynamoGraphDeployments and their scaling adapters: the definitions of the kinds, told of this server.
 //!
 //! Only with somebody who converts is the older version served: without, the API server would rename it and lose its
-//! services. The definition is the installer's; nothing of it is changed but that.
+//! services. The definitions are the installer's; nothing of them is changed but that.
 
 use futures::{Stream, StreamExt as _, stream};
-use grove_api::DynamoGraphDeployment;
 use grove_api::dynamo::OLD_VERSION;
+use grove_api::rights::DYNAMO_DEFINITIONS;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{Patch, PatchParams};
 use kube::runtime::{WatchStreamExt as _, watcher};
-use kube::{Api, Client, CustomResourceExt as _, ResourceExt as _};
+use kube::{Api, Client, ResourceExt as _};
 use serde_json::{Value, json};
 
 use super::Endpoint;
@@ -53,39 +53,41 @@ fn without_nulls(value: &Value) -> Value {
     }
 }
 
-/// Tells the definition where to convert. One that is not installed is no failure: there is nothing to convert.
+/// Tells the definitions where to convert. One that is not installed is no failure: there is nothing to convert.
 pub(super) async fn write(client: &Client, endpoint: &Endpoint, authorities: Option<&str>) -> Result<(), kube::Error> {
     let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
-    let name = DynamoGraphDeployment::crd_name();
-    let Some(definition) = definitions.get_opt(name).await? else {
-        tracing::warn!(
-            name,
-            "dynamo is enabled but its kind is not installed; apply what `grove crds` prints"
-        );
-        return Ok(());
-    };
-    if let Some(patch) = patch(&definition, endpoint, authorities) {
-        let params = PatchParams {
-            field_manager: Some(FIELD_MANAGER.to_owned()),
-            ..PatchParams::default()
+    for name in DYNAMO_DEFINITIONS {
+        let Some(definition) = definitions.get_opt(name).await? else {
+            tracing::warn!(
+                name,
+                "dynamo is enabled but a kind of it is not installed; apply what `grove crds` prints"
+            );
+            continue;
         };
-        definitions.patch(name, &params, &Patch::Merge(patch)).await?;
+        if let Some(patch) = patch(&definition, endpoint, authorities) {
+            let params = PatchParams {
+                field_manager: Some(FIELD_MANAGER.to_owned()),
+                ..PatchParams::default()
+            };
+            definitions.patch(name, &params, &Patch::Merge(patch)).await?;
+        }
     }
     Ok(())
 }
 
-/// The definition, whenever it changes; nothing where no graphs are served.
+/// The definitions, whenever one changes; nothing where no graphs are served.
 pub(super) fn watched(client: &Client, is_on: bool) -> impl Stream<Item = CustomResourceDefinition> + use<> {
-    let config = watcher::Config::default().fields(&format!("metadata.name={}", DynamoGraphDeployment::crd_name()));
-    match is_on {
-        true => {
-            let events = watcher(Api::all(client.clone()), config)
-                .default_backoff()
-                .applied_objects();
-            events.filter_map(|seen| async { seen.ok() }).boxed()
-        }
-        false => stream::pending().boxed(),
+    if !is_on {
+        return stream::pending().boxed();
     }
+    let watches = DYNAMO_DEFINITIONS.map(|name| {
+        let config = watcher::Config::default().fields(&format!("metadata.name={name}"));
+        let events = watcher(Api::all(client.clone()), config)
+            .default_backoff()
+            .applied_objects();
+        events.filter_map(|seen| async { seen.ok() }).boxed()
+    });
+    stream::select_all(watches).boxed()
 }
 
 pub(super) fn is_as_it_should_be(
@@ -100,15 +102,20 @@ pub(super) fn is_as_it_should_be(
 mod tests {
     use super::*;
 
-    fn definition() -> CustomResourceDefinition {
-        let mut all = grove_api::crds::all().into_iter();
-        all.find(|definition| definition.name_any() == DynamoGraphDeployment::crd_name())
-            .unwrap()
+    fn definitions() -> Vec<CustomResourceDefinition> {
+        let mut all = grove_api::crds::all();
+        all.retain(|definition| DYNAMO_DEFINITIONS.contains(&&*definition.name_any()));
+        assert_eq!(all.len(), DYNAMO_DEFINITIONS.len());
+        all
     }
 
     #[test]
     fn the_older_version_is_served_with_somebody_who_converts() {
-        let (mut definition, endpoint) = (definition(), Endpoint::Url("https://127.0.0.1:1".to_owned()));
+        definitions().into_iter().for_each(is_converted);
+    }
+
+    fn is_converted(mut definition: CustomResourceDefinition) {
+        let endpoint = Endpoint::Url("https://127.0.0.1:1".to_owned());
         let served = |definition: &CustomResourceDefinition| -> Vec<(String, bool)> {
             let versions = definition.spec.versions.iter();
             versions.map(|version| (version.name.clone(), version.served)).collect()

@@ -211,12 +211,12 @@ fn rules(webhook: Webhook) -> Vec<RuleWithOperations> {
         }
         Webhook::ValidateGraph => {
             let written = [CREATE, UPDATE];
-            vec![rule(
-                &written,
-                dynamo::GROUP,
-                dynamo::VERSION,
-                &["dynamographdeployments"],
-            )]
+            // In whichever version somebody scales, the numbers are the same.
+            let adapters = [dynamo::ADAPTERS, "dynamographdeploymentscalingadapters/scale"];
+            vec![
+                rule(&written, dynamo::GROUP, dynamo::VERSION, &["dynamographdeployments"]),
+                rule(&written, dynamo::GROUP, "*", &adapters),
+            ]
         }
         Webhook::Authorizer => authorizer_rules(),
     }

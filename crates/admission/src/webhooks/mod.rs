@@ -5,6 +5,7 @@
 
 mod authorizer;
 mod default_set;
+mod validate_adapter;
 mod validate_graph;
 mod validate_replicas;
 mod validate_set;
@@ -128,6 +129,9 @@ impl Webhooks {
             Webhook::ValidateReplicas => validate_replicas::answer(request, lookup).await,
             Webhook::ValidateTopology => validate_topology::answer(request, policy, lookup).await,
             Webhook::ValidateTopologyDomain => Ok(validate_topology_domain::answer(request)),
+            Webhook::ValidateGraph if validate_adapter::is_meant(request) => {
+                validate_adapter::answer(request, lookup).await
+            }
             Webhook::ValidateGraph => validate_graph::answer(request, policy, lookup).await,
             Webhook::Authorizer => authorizer::answer(request, policy, lookup).await,
         };

@@ -24,7 +24,7 @@ pub(super) async fn answer(request: &Request, lookup: &Lookup) -> Result<Answer,
 }
 
 /// A field of the spec; the schema has judged its type.
-fn number(object: &Value, field: &str) -> Option<i32> {
+pub(super) fn number(object: &Value, field: &str) -> Option<i32> {
     object["spec"][field]
         .as_i64()
         .and_then(|number| i32::try_from(number).ok())

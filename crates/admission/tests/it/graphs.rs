@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use grove_admission::Webhook;
-use grove_api::ClusterTopology;
+use grove_api::{ClusterTopology, DynamoGraphDeployment, DynamoGraphDeploymentScalingAdapter};
 use kube::api::{Api, PostParams};
 use serde_json::{Value, json};
 
@@ -75,5 +75,44 @@ async fn the_live_topology_is_asked() -> Result<()> {
         "spec.topologyConstraint.packDomain: Invalid value: \"host\": does not exist in ClusterTopology \"h100\"; available \
          domains: [rack]"
     );
+    Ok(())
+}
+
+/// Autoscalers come by `scale`, people also by a plain update; and nobody makes an adapter but the operator.
+#[tokio::test]
+async fn an_adapter_may_ask_for_what_its_component_can_have() -> Result<()> {
+    let served = serve_with_kinds(CONFIGURATION).await?;
+    let mut stored = graph(Value::Null);
+    stored["metadata"]["namespace"] = json!("default");
+    stored["spec"]["components"][0]["minAvailable"] = json!(2);
+    let graphs: Api<DynamoGraphDeployment> = Api::namespaced(served.cluster.client(), "default");
+    graphs
+        .create(&PostParams::default(), &serde_json::from_value(stored)?)
+        .await?;
+    let adapter = |replicas: i32| {
+        json!({"apiVersion": "nvidia.com/v1beta1", "kind": "DynamoGraphDeploymentScalingAdapter",
+            "metadata": {"name": "g-frontend", "namespace": "default"},
+            "spec": {"replicas": replicas, "dgdRef": {"name": "g", "componentName": "Frontend"}}})
+    };
+    let resource = "dynamographdeploymentscalingadapters";
+    let created = request("CREATE", resource, Value::Null, adapter(2));
+    let answer = served.ask(Webhook::ValidateGraph, created).await?;
+    assert!(
+        message(&answer).contains("adapters are made by the operator"),
+        "{answer}"
+    );
+
+    let adapters: Api<DynamoGraphDeploymentScalingAdapter> = Api::namespaced(served.cluster.client(), "default");
+    adapters
+        .create(&PostParams::default(), &serde_json::from_value(adapter(2))?)
+        .await?;
+    for (replicas, allowed) in [(0, true), (1, false), (2, true), (9, true)] {
+        for sub_resource in ["", "scale"] {
+            let mut update = request("UPDATE", resource, adapter(3), adapter(replicas));
+            update["subResource"] = json!(sub_resource);
+            let answer = served.ask(Webhook::ValidateGraph, update).await?;
+            assert_eq!(answer["allowed"], allowed, "{replicas} {sub_resource}: {answer}");
+        }
+    }
     Ok(())
 }

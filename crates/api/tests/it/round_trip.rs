@@ -26,6 +26,7 @@ fn round_trip(object: &Value) -> Value {
         Some("ClusterTopologyBinding") => through::<ClusterTopologyBinding>(object),
         Some("TopologyDomain") => through::<TopologyDomain>(object),
         Some("DynamoGraphDeployment") => through::<DynamoGraphDeployment>(object),
+        Some("DynamoGraphDeploymentScalingAdapter") => through::<DynamoGraphDeploymentScalingAdapter>(object),
         kind => panic!("no type for kind {kind:?}"),
     }
 }

@@ -4,7 +4,9 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use grove_api::dynamo::words;
-use grove_api::{DynamoGraphDeployment, PodClique, PodCliqueScalingGroup, PodCliqueSet, labels};
+use grove_api::{
+    DynamoGraphDeployment, DynamoGraphDeploymentScalingAdapter, PodClique, PodCliqueScalingGroup, PodCliqueSet, labels,
+};
 use grove_runtime::{ObjectKey, Shelf, Store};
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::{Service, ServiceAccount};
@@ -26,6 +28,9 @@ pub(super) trait Kept:
 {
     /// Labels of the objects that are watched; none for all.
     const SELECTOR: Option<&'static str>;
+
+    /// Its number of replicas is written once, and then whoever's that scales it.
+    const IS_SCALED_BY_OTHERS: bool = false;
 
     fn store(view: &View) -> &Arc<Store<Self>>;
 
@@ -67,6 +72,7 @@ pub(super) struct View {
     accounts: Arc<Store<ServiceAccount>>,
     roles: Arc<Store<Role>>,
     role_bindings: Arc<Store<RoleBinding>>,
+    pub(super) adapters: Arc<Store<DynamoGraphDeploymentScalingAdapter>>,
 }
 
 impl Default for View {
@@ -83,6 +89,7 @@ impl Default for View {
             accounts: store(),
             roles: store(),
             role_bindings: store(),
+            adapters: store(),
         }
     }
 }
@@ -110,6 +117,19 @@ labelled_kinds! {
     ServiceAccount => accounts,
     Role => roles,
     RoleBinding => role_bindings,
+}
+
+impl Kept for DynamoGraphDeploymentScalingAdapter {
+    const SELECTOR: Option<&'static str> = Some(words::GRAPH);
+    const IS_SCALED_BY_OTHERS: bool = true;
+
+    fn store(view: &View) -> &Arc<Store<Self>> {
+        &view.adapters
+    }
+
+    fn graph(&self, _: &View) -> Option<ObjectKey> {
+        labelled(self)
+    }
 }
 
 impl Kept for DynamoGraphDeployment {

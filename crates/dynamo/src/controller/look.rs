@@ -10,8 +10,8 @@ use grove_workload::meta::uid;
 use grove_workload::names::is_owned_by;
 use kube::{Resource, ResourceExt};
 
-use super::Shell;
 use super::write::is_for_people;
+use super::{Shell, scaling};
 use crate::status::{self, Seen, child_name};
 use crate::translate::{Translation, keep_replicas, stamp, translate};
 
@@ -23,21 +23,33 @@ pub(super) async fn look(shell: &Shell, key: &ObjectKey) -> Outcome {
     if graph.metadata.deletion_timestamp.is_some() {
         return Outcome::Settled;
     }
+    let errors = match scaling::follow(shell, &graph).await {
+        // The graph has changed: it is looked at again.
+        Ok(true) => return Outcome::Settled,
+        Ok(false) => Vec::new(),
+        Err(errors) => errors,
+    };
     match translate(&graph, shell.settings.around) {
-        Ok(translation) => bring_in_order(shell, &graph, translation).await,
+        Ok(translation) => bring_in_order(shell, &graph, translation, errors).await,
         // Stored before its rules were: it waits for a change.
         Err(error) => keep_status(shell, &graph, Some(&error.to_string())).await,
     }
 }
 
-async fn bring_in_order(shell: &Shell, graph: &Arc<DynamoGraphDeployment>, made: Translation) -> Outcome {
-    let mut errors = Vec::new();
+/// Makes everything be as it was `made`; `errors` are of what was tried before.
+async fn bring_in_order(
+    shell: &Shell,
+    graph: &Arc<DynamoGraphDeployment>,
+    made: Translation,
+    mut errors: Vec<WriteError>,
+) -> Outcome {
     errors.extend(shell.carry_out(graph, made.accounts).await);
     errors.extend(shell.carry_out(graph, made.roles).await);
     errors.extend(shell.carry_out(graph, made.role_bindings).await);
     errors.extend(write_set(shell, graph, made.set).await);
     errors.extend(scale(shell, graph).await);
     errors.extend(shell.carry_out(graph, made.services).await);
+    errors.extend(scaling::keep(shell, graph, made.adapters).await);
     let told: Vec<String> = errors
         .iter()
         .filter(|error| is_for_people(error))
@@ -56,7 +68,7 @@ fn live_set(shell: &Shell, graph: &DynamoGraphDeployment) -> Option<Arc<PodCliqu
     own.next()
 }
 
-fn stays<K: Resource>(object: &K) -> bool {
+pub(super) fn stays<K: Resource>(object: &K) -> bool {
     object.meta().deletion_timestamp.is_none()
 }
 
@@ -138,8 +150,9 @@ async fn keep_status(shell: &Shell, graph: &DynamoGraphDeployment, failure: Opti
     };
     let now = shell.now();
     let status = status::status(graph, seen, now);
+    let told = outcome(&scaling::tell(shell, graph, &status).await);
     if graph.status.as_ref() == Some(&status) {
-        return Outcome::Settled;
+        return told;
     }
     let notices = status::notices(graph, &status, now);
     match shell.write_status(graph, &status).await {
@@ -148,8 +161,8 @@ async fn keep_status(shell: &Shell, graph: &DynamoGraphDeployment, failure: Opti
                 tracing::warn!(graph = %ObjectKey::of(&graph.metadata), "{}", notice.note);
             }
             shell.tell(notices);
-            Outcome::Settled
+            told
         }
-        Err(error) => outcome(&[error]),
+        Err(error) => told.and(outcome(&[error])),
     }
 }

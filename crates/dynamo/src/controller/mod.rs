@@ -10,6 +10,7 @@
 
 mod kinds;
 mod look;
+mod scaling;
 mod write;
 
 use std::future::Future;
@@ -17,7 +18,9 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use futures::future::join_all;
-use grove_api::{DynamoGraphDeployment, PodClique, PodCliqueScalingGroup, PodCliqueSet};
+use grove_api::{
+    DynamoGraphDeployment, DynamoGraphDeploymentScalingAdapter, PodClique, PodCliqueScalingGroup, PodCliqueSet,
+};
 use grove_runtime::{Change, Feed, Notice, ObjectKey, Queue, Unreadable, all_synced};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Service, ServiceAccount};
@@ -135,6 +138,7 @@ impl Controller {
             self.watch::<ServiceAccount>(&mut synced),
             self.watch::<Role>(&mut synced),
             self.watch::<RoleBinding>(&mut synced),
+            self.watch::<DynamoGraphDeploymentScalingAdapter>(&mut synced),
         ];
         let mut notices = self.notices.lock().await;
         tokio::select! {

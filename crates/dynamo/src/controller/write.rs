@@ -4,14 +4,15 @@
 //! and one that is made takes no field from anybody who was quicker. Nothing is sent again by itself: a request whose
 //! answer was lost may have been carried out, so the next look decides with what is seen then.
 
-use grove_api::dynamo::words;
-use grove_api::{DynamoGraphDeployment, DynamoGraphDeploymentStatus};
+use grove_api::DynamoGraphDeployment;
+use grove_api::dynamo::{Component, words};
 use grove_runtime::{ObjectKey, Stamp, WriteError};
 use grove_workload::diff::{self, Change, Content, holder};
 use grove_workload::meta::uid;
 use grove_workload::names::is_owned_by;
 use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, Preconditions};
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::kinds::{Kept, read};
@@ -107,12 +108,24 @@ impl Shell {
         let mut patch = serde_json::to_value(&object).map_err(|error| WriteError::Failed(format!("{key}: {error}")))?;
         patch["apiVersion"] = json!(K::api_version(&()));
         patch["kind"] = json!(K::kind(&()));
-        let params = PatchParams {
-            force: stored.is_some(),
-            ..PatchParams::apply(FIELD_MANAGER)
+        let (params, patch) = match stored {
+            // An apply without the number would take it away, and one with it would overrule whoever scales.
+            Some(_) if K::IS_SCALED_BY_OTHERS => {
+                if let Some(spec) = patch["spec"].as_object_mut() {
+                    spec.remove("replicas");
+                }
+                (managed(), Patch::Merge(patch))
+            }
+            stored => {
+                let params = PatchParams {
+                    force: stored.is_some(),
+                    ..PatchParams::apply(FIELD_MANAGER)
+                };
+                (params, Patch::Apply(patch))
+            }
         };
         let api = self.api::<K>(&key.namespace);
-        match api.patch(&key.name, &params, &Patch::Apply(patch)).await {
+        match api.patch(&key.name, &params, &patch).await {
             Ok(answer) => {
                 self.answered(answer);
                 Ok(())
@@ -149,30 +162,33 @@ impl Shell {
     /// Asks for a number of replicas, as an autoscaler does. What does not exist yet is scaled when it does.
     pub(super) async fn scale<K: Kept>(&self, key: &ObjectKey, replicas: i32) -> Result<(), WriteError> {
         let patch = Patch::Merge(json!({"spec": {"replicas": replicas}}));
-        let params = PatchParams {
-            field_manager: Some(FIELD_MANAGER.to_owned()),
-            ..PatchParams::default()
-        };
-        match self
-            .api::<K>(&key.namespace)
-            .patch_scale(&key.name, &params, &patch)
-            .await
-        {
-            Ok(_) => Ok(()),
-            Err(kube::Error::Api(status)) if status.code == 404 => Err(WriteError::Outdated(key.clone())),
-            Err(error) => Err(WriteError::new(key, error)),
-        }
+        let api = self.api::<K>(&key.namespace);
+        let asked = api.patch_scale(&key.name, &managed(), &patch).await;
+        asked.map(drop).map_err(|error| gone_or(key, error))
+    }
+
+    /// Writes the components of a graph, from the one that was seen.
+    pub(super) async fn write_components(
+        &self,
+        graph: &DynamoGraphDeployment,
+        components: &[Component],
+    ) -> Result<(), WriteError> {
+        let key = ObjectKey::of(&graph.metadata);
+        let patch = Patch::Merge(json!({
+            "metadata": {"resourceVersion": graph.resource_version()},
+            "spec": {"components": components},
+        }));
+        let api = self.api::<DynamoGraphDeployment>(&key.namespace);
+        let answer = api.patch(&key.name, &managed(), &patch).await;
+        self.answered(answer.map_err(|error| gone_or(&key, error))?);
+        Ok(())
     }
 
     /// Writes a status, from the one that was seen.
-    pub(super) async fn write_status(
-        &self,
-        graph: &DynamoGraphDeployment,
-        status: &DynamoGraphDeploymentStatus,
-    ) -> Result<(), WriteError> {
-        let key = ObjectKey::of(&graph.metadata);
+    pub(super) async fn write_status<K: Kept>(&self, object: &K, status: &impl Serialize) -> Result<(), WriteError> {
+        let key = ObjectKey::of(object.meta());
         let mut written = json!(status);
-        let fields = json!(graph.status);
+        let fields = json!(object)["status"].take();
         // A merge leaves alone what it does not name.
         for field in fields.as_object().into_iter().flat_map(|fields| fields.keys()) {
             if written.get(field).is_none() {
@@ -180,22 +196,29 @@ impl Shell {
             }
         }
         let patch = Patch::Merge(json!({
-            "metadata": {"resourceVersion": graph.resource_version()},
+            "metadata": {"resourceVersion": object.resource_version()},
             "status": written,
         }));
-        let params = PatchParams {
-            field_manager: Some(FIELD_MANAGER.to_owned()),
-            ..PatchParams::default()
-        };
-        let api = self.api::<DynamoGraphDeployment>(&key.namespace);
-        match api.patch_status(&key.name, &params, &patch).await {
-            Ok(answer) => {
-                self.answered(answer);
-                Ok(())
-            }
-            Err(kube::Error::Api(status)) if status.code == 404 => Err(WriteError::Outdated(key)),
-            Err(error) => Err(WriteError::new(&key, error)),
-        }
+        let api = self.api::<K>(&key.namespace);
+        let answer = api.patch_status(&key.name, &managed(), &patch).await;
+        self.answered(answer.map_err(|error| gone_or(&key, error))?);
+        Ok(())
+    }
+}
+
+/// A merge under our name.
+fn managed() -> PatchParams {
+    PatchParams {
+        field_manager: Some(FIELD_MANAGER.to_owned()),
+        ..PatchParams::default()
+    }
+}
+
+/// What a failed write to an object that was seen means: one that is gone was deleted meanwhile.
+fn gone_or(key: &ObjectKey, error: kube::Error) -> WriteError {
+    match error {
+        kube::Error::Api(status) if status.code == 404 => WriteError::Outdated(key.clone()),
+        error => WriteError::new(key, error),
     }
 }
 

@@ -16,6 +16,7 @@ const OF_MAIN: [(&str, &str); 4] = [
     ("volumeMounts", "volumeMounts"),
 ];
 const GPU: &str = "nvidia.com/gpu";
+const ADAPTER: &str = "scalingAdapter";
 
 pub(super) fn to_new(service: &Value) -> Value {
     let Value::Object(service) = service else {
@@ -24,9 +25,7 @@ pub(super) fn to_new(service: &Value) -> Value {
     let mut out = service.clone();
     put_type(&mut out);
     put_shared_memory_size(&mut out);
-    if out.get("scalingAdapter") == Some(&json!({"enabled": true})) {
-        out.insert("scalingAdapter".to_owned(), json!({}));
-    }
+    put_adapter(&mut out);
     if !out.contains_key("podTemplate")
         && let Some(template) = template_of(&mut out)
     {
@@ -42,8 +41,8 @@ pub(super) fn to_old(component: &Value) -> Value {
     let mut out = component.clone();
     put_component_type(&mut out);
     put_shared_memory(&mut out);
-    if out.get("scalingAdapter") == Some(&json!({})) {
-        out.insert("scalingAdapter".to_owned(), json!({"enabled": true}));
+    if let Some(Value::Object(adapter)) = out.get_mut(ADAPTER) {
+        adapter.entry("enabled").or_insert(json!(true));
     }
     if let Some(Value::Object(template)) = out.remove("podTemplate") {
         spread(&mut out, template);
@@ -99,6 +98,18 @@ fn put_shared_memory(out: &mut Map<String, Value>) {
     };
     out.remove("sharedMemorySize");
     out.insert("sharedMemory".to_owned(), memory);
+}
+
+/// An adapter that is not enabled is none: in the newer version it is enabled by being there.
+fn put_adapter(out: &mut Map<String, Value>) {
+    let Some(Value::Object(adapter)) = out.get_mut(ADAPTER) else {
+        return;
+    };
+    match adapter.get("enabled") {
+        Some(Value::Bool(true)) => drop(adapter.remove("enabled")),
+        None | Some(Value::Bool(false)) if adapter.keys().all(|field| field == "enabled") => drop(out.remove(ADAPTER)),
+        _ => {}
+    }
 }
 
 /// Takes out of a service everything that makes up its pod; none if there is nothing.

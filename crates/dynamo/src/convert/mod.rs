@@ -1,4 +1,5 @@
-//! DynamoGraphDeployments from one version to the other, with nothing lost on the way there and back.
+//! DynamoGraphDeployments and their scaling adapters from one version to the other, with nothing lost on the way there and
+//! back. Adapters are easy: one field has another name.
 //!
 //! Each version can say things that the other cannot: a list of services or a map of them, two spellings of one field, the
 //! order of components. What an object said is therefore returned as it was said, for as long as it still means the same: a
@@ -8,10 +9,13 @@
 //!
 //! Nothing is judged here: what a version may say is admission's matter, so fields that nobody knows go through unchanged.
 
+mod adapter;
 mod component;
 mod graph;
 
+use grove_api::DynamoGraphDeploymentScalingAdapter;
 use grove_api::dynamo::{GROUP, OLD_VERSION, VERSION};
+use kube::Resource;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use thiserror::Error;
@@ -56,11 +60,18 @@ pub fn convert(object: &Value, to: &str) -> Result<Value, ConvertError> {
     if from == to && (from == old || from == new) {
         return Ok(object.clone());
     }
+    let is_adapter = object["kind"] == *DynamoGraphDeploymentScalingAdapter::kind(&());
     if from == old && to == new {
-        return to_new(object, &new);
+        return match is_adapter {
+            true => Ok(finished(object, to, adapter::to_new(&object["spec"]), [])),
+            false => to_new(object, &new),
+        };
     }
     if from == new && to == old {
-        return to_old(object, &old);
+        return match is_adapter {
+            true => Ok(finished(object, to, adapter::to_old(&object["spec"]), [])),
+            false => to_old(object, &old),
+        };
     }
     Err(ConvertError::Version(from.to_owned(), to.to_owned()))
 }
@@ -165,7 +176,12 @@ fn lost(sources: Option<Vec<Value>>, made: Option<&[Value]>, back: impl Fn(&Valu
 }
 
 /// The object with another version, spec and bookkeeping.
-fn finished(object: &Value, version: &str, spec: Value, annotations: [(&str, Option<Value>); 2]) -> Value {
+fn finished<const N: usize>(
+    object: &Value,
+    version: &str,
+    spec: Value,
+    annotations: [(&str, Option<Value>); N],
+) -> Value {
     let mut out = object.as_object().cloned().unwrap_or_default();
     out.insert("apiVersion".to_owned(), json!(version));
     if !spec.is_null() {

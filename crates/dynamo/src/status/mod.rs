@@ -4,6 +4,7 @@
 //! something is so. Whether pods are close enough is not judged here: the framework says whether it can keep what was asked,
 //! and `topology` puts that into Dynamo's words.
 
+mod adapter;
 mod components;
 mod topology;
 
@@ -15,6 +16,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::Resource;
 
+pub use adapter::adapter_status;
 pub use components::child_name;
 pub use topology::Projection;
 

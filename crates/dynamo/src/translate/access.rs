@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use grove_api::DynamoGraphDeployment;
-use grove_api::dynamo::{Component, ComponentType, GROUP, words};
+use grove_api::dynamo::{ADAPTERS, Component, ComponentType, GROUP, words};
 use k8s_openapi::api::core::v1::{Service, ServiceAccount, ServicePort, ServiceSpec};
 use k8s_openapi::api::rbac::v1::{PolicyRule, Role, RoleBinding, RoleRef, Subject};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
@@ -25,11 +25,19 @@ const DISCOVERY: &[Right] = &[
     (GROUP, &["dynamoworkermetadatas"], KEEP),
 ];
 /// What a planner may do besides: change how many there are.
-const PLANNING: &[Right] = &[(
-    GROUP,
-    &["dynamographdeployments"],
-    &["get", "list", "watch", "update", "patch"],
-)];
+const PLANNING: &[Right] = &[
+    (
+        GROUP,
+        &["dynamographdeployments"],
+        &["get", "list", "watch", "update", "patch"],
+    ),
+    (GROUP, &[ADAPTERS], SEE),
+    (
+        GROUP,
+        &["dynamographdeploymentscalingadapters/scale"],
+        &["get", "update", "patch"],
+    ),
+];
 
 #[derive(Debug, Default)]
 pub(super) struct Access {

@@ -8,6 +8,7 @@ mod cliques;
 mod launch;
 pub(crate) mod names;
 mod pod;
+mod scaling;
 mod template;
 
 use std::collections::BTreeMap;
@@ -17,7 +18,9 @@ use grove_api::dynamo::words;
 use grove_api::podcliqueset::{
     CliqueStartupType, HeadlessServiceConfig, PodCliqueSetTemplate, UpdateStrategy, UpdateStrategyType,
 };
-use grove_api::{DynamoGraphDeployment, PodCliqueSet, PodCliqueSetSpec, TopologyConstraint};
+use grove_api::{
+    DynamoGraphDeployment, DynamoGraphDeploymentScalingAdapter, PodCliqueSet, PodCliqueSetSpec, TopologyConstraint,
+};
 use k8s_openapi::api::core::v1::{Service, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
@@ -25,7 +28,8 @@ use kube::core::ObjectMeta;
 use kube::{Resource, ResourceExt};
 use thiserror::Error;
 
-pub use names::{CliqueNames, hash, lowered, set_name};
+pub use names::{CliqueNames, adapter_name, hash, lowered, set_name};
+pub use scaling::{Wish, keep_numbers, wishes, with_wishes};
 pub use template::read as read_template;
 
 /// How long a gang may stay below its minimum before it is started anew.
@@ -63,6 +67,7 @@ pub struct Translation {
     pub accounts: Vec<ServiceAccount>,
     pub roles: Vec<Role>,
     pub role_bindings: Vec<RoleBinding>,
+    pub adapters: Vec<DynamoGraphDeploymentScalingAdapter>,
 }
 
 /// What `graph` becomes.
@@ -74,6 +79,7 @@ pub fn translate(graph: &DynamoGraphDeployment, around: Surroundings) -> Result<
         accounts: access.accounts,
         roles: access.roles,
         role_bindings: access.role_bindings,
+        adapters: scaling::adapters(graph),
     })
 }
 

@@ -13,6 +13,11 @@ pub fn lowered(component: &Component) -> String {
     component.name.to_lowercase()
 }
 
+/// The name of a component's scaling adapter.
+pub fn adapter_name(graph: &DynamoGraphDeployment, component: &Component) -> String {
+    format!("{}-{}", graph.name_any(), lowered(component))
+}
+
 /// Names of the cliques of a component.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CliqueNames {

@@ -6,6 +6,7 @@
 //!
 //! What Grove does not do is refused by name (`scope`); nothing that a user writes is ignored.
 
+mod adapter;
 mod graph;
 mod scope;
 mod topology;
@@ -16,6 +17,8 @@ use grove_workload::validate::{Reason, Rules, Violation};
 
 use crate::framework::Reading;
 use crate::translate::Surroundings;
+
+pub use adapter::{create as create_adapter, scale};
 
 /// What the operator's configuration allows.
 #[derive(Clone, Debug, Default)]

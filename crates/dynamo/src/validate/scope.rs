@@ -35,11 +35,7 @@ const OUT_OF_SCOPE: &[(&str, &str)] = &[
     ),
     (
         "autoscaling",
-        "it has no effect; change replicas of the component instead",
-    ),
-    (
-        "scalingAdapter",
-        "scaling adapters are not served; change replicas of the component instead",
+        "it has no effect; write a scalingAdapter, and let an autoscaler scale that",
     ),
     ("checkpoint", "checkpointing is not supported"),
     ("checkpoints", "checkpointing is not supported"),
@@ -52,6 +48,11 @@ const OUT_OF_SCOPE: &[(&str, &str)] = &[
     ),
 ];
 
+const OF_ADAPTER: &[(&str, &str)] = &[(
+    "enabled",
+    "an adapter is enabled by being there; remove scalingAdapter to switch it off",
+)];
+
 const UNKNOWN: &str = "unknown field; correct or remove it";
 
 pub(super) fn violations(graph: &DynamoGraphDeployment) -> Vec<Violation> {
@@ -63,14 +64,27 @@ pub(super) fn violations(graph: &DynamoGraphDeployment) -> Vec<Violation> {
         if let Some(experimental) = &component.experimental {
             found.extend(fields(&format!("{path}.experimental"), experimental.other.iter()));
         }
+        if let Some(adapter) = &component.scaling_adapter {
+            let path = format!("{path}.scalingAdapter");
+            found.extend(judged(&path, adapter.other.iter(), OF_ADAPTER));
+        }
         found.extend(of_component(component, &path));
     }
     found
 }
 
 fn fields<'a>(path: &str, written: impl Iterator<Item = (&'a String, &'a Value)>) -> Vec<Violation> {
+    judged(path, written, OUT_OF_SCOPE)
+}
+
+/// Why each of these fields is refused, as `known` says.
+fn judged<'a>(
+    path: &str,
+    written: impl Iterator<Item = (&'a String, &'a Value)>,
+    known: &[(&str, &str)],
+) -> Vec<Violation> {
     let judged = written.filter(|(_, value)| !value.is_null()).map(|(name, _)| {
-        let known = OUT_OF_SCOPE.iter().find(|(field, _)| field == name);
+        let known = known.iter().find(|(field, _)| field == name);
         let why = known.map_or(UNKNOWN, |(_, why)| *why);
         violation(format!("{path}.{name}"), Reason::Forbidden, why)
     });

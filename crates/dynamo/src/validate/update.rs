@@ -8,6 +8,8 @@ use super::violation;
 
 const TOPOLOGY: &str = "is immutable and cannot be added, removed, or changed after creation; delete and recreate the \
                         DynamoGraphDeployment to change topology constraints";
+const SCALED: &str = "cannot be modified directly when scaling adapter is enabled; scale or update the related \
+                      DynamoGraphDeploymentScalingAdapter instead";
 const IMMUTABLE: &str = "is immutable and cannot be changed after creation";
 
 pub(super) fn violations(old: &DynamoGraphDeployment, new: &DynamoGraphDeployment) -> Vec<Violation> {
@@ -32,6 +34,12 @@ pub(super) fn violations(old: &DynamoGraphDeployment, new: &DynamoGraphDeploymen
             continue;
         };
         let path = format!("spec.components[{index}]");
+        let is_scaled = before.scaling_adapter.is_some() || component.scaling_adapter.is_some();
+        forbid_if(
+            is_scaled && before.replicas != component.replicas,
+            format!("{path}.replicas"),
+            SCALED,
+        );
         forbid_if(
             before.topology_constraint != component.topology_constraint,
             format!("{path}.topologyConstraint"),

@@ -170,3 +170,36 @@ fn a_foreign_note_is_dropped() {
     assert_eq!(old["spec"], json!({"services": {"a": {}}}));
     assert_eq!(old["metadata"]["annotations"], json!({"theirs": "1"}));
 }
+
+/// In the newer version an adapter is enabled by being there, so one that is not enabled must not be there.
+#[test]
+fn an_adapter_is_there_only_if_it_is_enabled() {
+    let new = |adapter: Value| {
+        let services = json!({"Worker": {"scalingAdapter": adapter}});
+        convert(&graph(OLD, json!({"services": services})), NEW).unwrap()["spec"]["components"][0]["scalingAdapter"]
+            .take()
+    };
+    assert_eq!(new(json!({"enabled": true})), json!({}));
+    assert_eq!(new(json!({"enabled": false})), Value::Null);
+    assert_eq!(new(json!({})), Value::Null);
+    // What nobody knows goes through, for admission to refuse it.
+    assert_eq!(new(json!({"enabled": "yes"})), json!({"enabled": "yes"}));
+    assert_eq!(new(json!({"enabled": true, "min": 1})), json!({"min": 1}));
+    let components = json!([{"name": "Worker", "scalingAdapter": {}}]);
+    let old = convert(&graph(NEW, json!({"components": components})), OLD).unwrap();
+    assert_eq!(
+        old["spec"]["services"]["Worker"]["scalingAdapter"],
+        json!({"enabled": true})
+    );
+}
+
+#[test]
+fn an_adapter_names_a_service_here_and_a_component_there() {
+    let adapter = |version: &str, field: &str| {
+        json!({"apiVersion": version, "kind": "DynamoGraphDeploymentScalingAdapter", "metadata": {"name": "g-worker"},
+            "spec": {"replicas": 2, "dgdRef": {"name": "g", field: "Worker"}}, "status": {"replicas": 2, "selector": "a=b"}})
+    };
+    let (old, new) = (adapter(OLD, "serviceName"), adapter(NEW, "componentName"));
+    assert_eq!(convert(&old, NEW).unwrap(), new);
+    assert_eq!(convert(&new, OLD).unwrap(), old);
+}

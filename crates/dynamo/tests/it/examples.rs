@@ -17,6 +17,9 @@ fn text(made: &Translation) -> String {
     for role in &made.roles {
         let _ = write!(text, "---\n{}", serde_saphyr::to_string(role).expect("YAML"));
     }
+    for adapter in &made.adapters {
+        let _ = write!(text, "---\n{}", serde_saphyr::to_string(adapter).expect("YAML"));
+    }
     text
 }
 

@@ -8,7 +8,7 @@ use proptest::strategy::BoxedStrategy;
 use serde_json::{Map, Value, json};
 
 /// Words that mean something to conversion, in one version or the other.
-const WORDS: [&str; 38] = [
+const WORDS: [&str; 39] = [
     "annotations",
     "args",
     "autoscaling",
@@ -19,6 +19,7 @@ const WORDS: [&str; 38] = [
     "cpu",
     "custom",
     "disabled",
+    "enabled",
     "env",
     "envFrom",
     "envFromSecret",
@@ -108,9 +109,10 @@ fn usual_service() -> BoxedStrategy<Map<String, Value>> {
         ]),
         proptest::option::of(select(&["worker", "frontend", "planner"][..])),
         proptest::option::of(select(&["prefill", "decode", "encode"][..])),
+        proptest::option::of(any::<bool>()),
         fields(json_value(), 0..2),
     );
-    let service = pairs.prop_map(|(resources, pod, envs, memory, type_, sub, mut more)| {
+    let service = pairs.prop_map(|(resources, pod, envs, memory, type_, sub, adapter, mut more)| {
         let known = [
             ("resources", resources),
             ("extraPodSpec", pod),
@@ -118,6 +120,7 @@ fn usual_service() -> BoxedStrategy<Map<String, Value>> {
             ("sharedMemory", memory),
             ("componentType", type_.map(|text| json!(text))),
             ("subComponentType", sub.map(|text| json!(text))),
+            ("scalingAdapter", adapter.map(|enabled| json!({"enabled": enabled}))),
         ];
         more.extend(
             known
@@ -148,13 +151,15 @@ fn usual_component() -> BoxedStrategy<Map<String, Value>> {
         proptest::option::of(template),
         proptest::option::of(select(&["worker", "prefill", "decode", "frontend", "epp"][..])),
         proptest::option::of(select(&["0", "8Gi"][..])),
+        proptest::option::of(Just(json!({}))),
         fields(json_value(), 0..2),
     );
-    let component = pairs.prop_map(|(template, type_, memory, mut more)| {
+    let component = pairs.prop_map(|(template, type_, memory, adapter, mut more)| {
         let known = [
             ("podTemplate", template),
             ("type", type_.map(|text| json!(text))),
             ("sharedMemorySize", memory.map(|text| json!(text))),
+            ("scalingAdapter", adapter),
         ];
         more.extend(
             known

@@ -7,6 +7,7 @@ mod examples;
 mod generate;
 mod graphs;
 mod launch;
+mod scaling;
 mod status;
 mod topologies;
 mod updates;

@@ -119,6 +119,20 @@ fn the_rest_can_change() {
     assert_eq!(messages(&bare, &broken).len(), 1, "what is written is judged");
 }
 
+#[test]
+fn replicas_of_a_component_with_an_adapter_are_the_adapters() {
+    let scaled = |replicas: i32| with_worker(json!({"scalingAdapter": {}, "replicas": replicas}));
+    let free = |replicas: i32| with_worker(json!({"replicas": replicas}));
+    let expected = "spec.components[1].replicas: Forbidden: cannot be modified directly when scaling adapter is enabled; scale \
+                    or update the related DynamoGraphDeploymentScalingAdapter instead";
+    for (old, new) in [(scaled(2), scaled(3)), (free(2), scaled(3)), (scaled(2), free(3))] {
+        assert_eq!(messages(&old, &new), [expected]);
+    }
+    for (old, new) in [(free(2), scaled(2)), (scaled(2), free(2)), (free(2), free(3))] {
+        assert_eq!(messages(&old, &new), Vec::<String>::new());
+    }
+}
+
 /// Graphs from before the rules, and graphs on their way out, are left alone.
 #[test]
 fn metadata_can_always_change() {

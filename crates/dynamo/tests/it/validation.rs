@@ -195,7 +195,6 @@ fn what_is_out_of_scope_is_refused_by_name() {
         ("eppConfig", "gateways and their endpoint pickers are not supported"),
         ("ingress", "ingresses are not made here"),
         ("modelRef", "DynamoModels are not served"),
-        ("scalingAdapter", "scaling adapters are not served"),
         ("checkpoint", "checkpointing is not supported"),
         ("replica", "unknown field; correct or remove it"),
     ];
@@ -211,6 +210,14 @@ fn what_is_out_of_scope_is_refused_by_name() {
     assert_eq!(
         messages(&experimental, None),
         ["spec.components[1].experimental.gpuMemoryService: Forbidden: the GPU memory service is not supported"]
+    );
+    let switched = with_worker(json!({"scalingAdapter": {"enabled": false}}));
+    assert_eq!(
+        messages(&switched, None),
+        [
+            "spec.components[1].scalingAdapter.enabled: Forbidden: an adapter is enabled by being there; remove scalingAdapter \
+             to switch it off"
+        ]
     );
     let of_graph = graph(json!({"spec": {"pvcs": []}}));
     assert!(messages(&of_graph, None)[0].starts_with("spec.pvcs: Forbidden: volumes are not made here"));

@@ -313,7 +313,7 @@ fn the_demo_tells_its_story_and_ends() {
     );
     for line in [
         "cluster       32 hosts with 8 GPUs each, in 1 zone, 2 blocks and 8 racks",
-        "API           8 kinds",
+        "API           9 kinds",
         "topology      grove-topology: zone > block > rack > host",
         "ready         the map is at http://127.0.0.1:",
         "llama-disagg  7 pods, one gang: block z1b",

@@ -3,4 +3,5 @@
 mod disturbed;
 mod killed;
 mod lives;
+mod scaled;
 mod world;

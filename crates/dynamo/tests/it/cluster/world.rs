@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use grove_api::config::SchedulerProfile;
+use grove_api::dynamo::Component;
 use grove_api::{DynamoGraphDeployment, DynamoGraphDeploymentStatus, rights};
 use grove_controllers::{Operator, Settings};
 use grove_dynamo::controller::{self, Controller};
@@ -19,7 +20,7 @@ use k8s_openapi::api::events::v1::Event;
 use kube::api::{Api, DeleteParams, ListParams, ObjectMeta, Patch, PatchParams, PostParams};
 use kube::{Client, ResourceExt};
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 pub(crate) const NAMESPACE: &str = "default";
 /// The controller's own name here, so that what it asks is told from what the operator asks.
@@ -188,6 +189,21 @@ impl World {
             .patch(name, &PatchParams::default(), &Patch::Merge(patch))
             .await;
         patched.unwrap_or_else(|error| panic!("{name}: {error}"))
+    }
+
+    /// Scales something as an autoscaler does.
+    pub(crate) async fn scale<K: Kind>(&self, name: &str, replicas: i32) {
+        let patch = Patch::Merge(json!({"spec": {"replicas": replicas}}));
+        let scaled = self.all::<K>().patch_scale(name, &PatchParams::default(), &patch).await;
+        scaled.unwrap_or_else(|error| panic!("{name}: {error}"));
+    }
+
+    /// Changes the components of a graph.
+    pub(crate) async fn edit(&self, name: &str, change: impl Fn(&mut Vec<Component>)) {
+        let mut components = self.get::<DynamoGraphDeployment>(name).await.spec.components;
+        change(&mut components);
+        self.merge::<DynamoGraphDeployment>(name, json!({"spec": {"components": components}}))
+            .await;
     }
 
     pub(crate) async fn status(&self, name: &str) -> DynamoGraphDeploymentStatus {
