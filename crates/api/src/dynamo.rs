@@ -140,6 +140,10 @@ pub struct GraphTopologyConstraint {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "domain_word")]
     pub pack_domain: Option<String>,
+
+    /// Fields that are not known here; admission refuses them.
+    #[serde(flatten)]
+    pub other: BTreeMap<String, Value>,
 }
 
 /// How close the pods of one component must sit.
@@ -149,6 +153,10 @@ pub struct ComponentTopologyConstraint {
     /// Equal to or narrower than the graph's.
     #[schemars(schema_with = "domain_word")]
     pub pack_domain: String,
+
+    /// Fields that are not known here; admission refuses them.
+    #[serde(flatten)]
+    pub other: BTreeMap<String, Value>,
 }
 
 /// A wish to start all pods anew.
@@ -157,6 +165,10 @@ pub struct ComponentTopologyConstraint {
 pub struct Restart {
     /// Any text; another text is another restart.
     pub id: String,
+
+    /// Fields that are not known here; admission refuses them.
+    #[serde(flatten)]
+    pub other: BTreeMap<String, Value>,
 }
 
 /// One service of the graph.
@@ -251,6 +263,10 @@ pub struct Multinode {
     /// How many nodes each replica runs on.
     #[serde(default = "two")]
     pub node_count: i32,
+
+    /// Fields that are not known here; admission refuses them.
+    #[serde(flatten)]
+    pub other: BTreeMap<String, Value>,
 }
 
 /// An adapter for autoscalers. There is nothing to choose: it is there, or not.
@@ -281,6 +297,10 @@ pub struct GroveOptions {
     /// Makes each replica a gang that scales by itself, also on one node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub force_scaling_group: Option<bool>,
+
+    /// Fields that are not known here; admission refuses them.
+    #[serde(flatten)]
+    pub other: BTreeMap<String, Value>,
 }
 
 impl Component {

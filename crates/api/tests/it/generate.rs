@@ -97,8 +97,9 @@ fn object_of(schema: &Value, depth: u32) -> BoxedStrategy<Value> {
             });
     }
     let values = match schema.get("additionalProperties") {
+        // Anything goes.
+        None | Some(Value::Bool(_)) => any::<i32>().prop_map(Value::from).boxed(),
         Some(values) => value_of(values, depth + 1),
-        None => any::<i32>().prop_map(Value::from).boxed(),
     };
     prop::collection::btree_map("[a-z]{1,6}(/[a-z]{1,6})?", values, 1..3)
         .prop_map(|entries| Value::Object(entries.into_iter().collect::<Map<_, _>>()))

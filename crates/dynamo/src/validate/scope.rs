@@ -1,5 +1,7 @@
 //! What Grove does not do for a graph. It is refused by name: ignored, somebody would wait for it.
 
+use std::collections::BTreeMap;
+
 use grove_api::DynamoGraphDeployment;
 use grove_api::dynamo::{Component, ComponentType, words};
 use grove_workload::validate::{Reason, Violation};
@@ -52,49 +54,65 @@ const OF_ADAPTER: &[(&str, &str)] = &[(
     "enabled",
     "an adapter is enabled by being there; remove scalingAdapter to switch it off",
 )];
+const OF_RESTART: &[(&str, &str)] = &[(
+    "strategy",
+    "pods are restarted in the order of updates; see the annotation nvidia.com/grove-update-strategy",
+)];
+const OF_MULTINODE: &[(&str, &str)] = &[
+    ("leader", "leader and workers have the same podTemplate"),
+    ("worker", "leader and workers have the same podTemplate"),
+];
 
 const UNKNOWN: &str = "unknown field; correct or remove it";
 
 pub(super) fn violations(graph: &DynamoGraphDeployment) -> Vec<Violation> {
     let mut found: Vec<Violation> = pathway(graph).into_iter().collect();
-    found.extend(fields("spec", graph.spec.other.iter()));
-    for (index, component) in graph.spec.components.iter().enumerate() {
-        let path = format!("spec.components[{index}]");
-        found.extend(fields(&path, component.other.iter()));
-        if let Some(experimental) = &component.experimental {
-            found.extend(fields(&format!("{path}.experimental"), experimental.other.iter()));
-        }
-        if let Some(adapter) = &component.scaling_adapter {
-            let path = format!("{path}.scalingAdapter");
-            found.extend(judged(&path, adapter.other.iter(), OF_ADAPTER));
-        }
-        found.extend(of_component(component, &path));
+    let spec = &graph.spec;
+    found.extend(judged("spec", &spec.other, OUT_OF_SCOPE));
+    if let Some(constraint) = &spec.topology_constraint {
+        found.extend(judged("spec.topologyConstraint", &constraint.other, &[]));
+    }
+    if let Some(restart) = &spec.restart {
+        found.extend(judged("spec.restart", &restart.other, OF_RESTART));
+    }
+    for (index, component) in spec.components.iter().enumerate() {
+        found.extend(of_component(component, &format!("spec.components[{index}]")));
     }
     found
 }
 
-fn fields<'a>(path: &str, written: impl Iterator<Item = (&'a String, &'a Value)>) -> Vec<Violation> {
-    judged(path, written, OUT_OF_SCOPE)
+fn of_component(component: &Component, path: &str) -> Vec<Violation> {
+    let mut found = judged(path, &component.other, OUT_OF_SCOPE);
+    let mut inside = |field: &str, written: Option<&BTreeMap<String, Value>>, known: &[(&str, &str)]| {
+        let written = written.map(|written| judged(&format!("{path}.{field}"), written, known));
+        found.extend(written.unwrap_or_default());
+    };
+    let constraint = component.topology_constraint.as_ref();
+    inside("topologyConstraint", constraint.map(|one| &one.other), &[]);
+    let adapter = component.scaling_adapter.as_ref();
+    inside("scalingAdapter", adapter.map(|one| &one.other), OF_ADAPTER);
+    let multinode = component.multinode.as_ref();
+    inside("multinode", multinode.map(|one| &one.other), OF_MULTINODE);
+    let experimental = component.experimental.as_ref();
+    inside("experimental", experimental.map(|one| &one.other), OUT_OF_SCOPE);
+    let grove = experimental.and_then(|experimental| experimental.grove.as_ref());
+    inside("experimental.grove", grove.map(|one| &one.other), &[]);
+    if component.type_ == Some(ComponentType::Epp) {
+        let why = "\"epp\": gateways and their endpoint pickers are not supported";
+        found.push(violation(format!("{path}.type"), Reason::Forbidden, why));
+    }
+    found
 }
 
-/// Why each of these fields is refused, as `known` says.
-fn judged<'a>(
-    path: &str,
-    written: impl Iterator<Item = (&'a String, &'a Value)>,
-    known: &[(&str, &str)],
-) -> Vec<Violation> {
-    let judged = written.filter(|(_, value)| !value.is_null()).map(|(name, _)| {
+/// Why each of these fields is refused: as `known` says, or because nobody knows it.
+fn judged(path: &str, written: &BTreeMap<String, Value>, known: &[(&str, &str)]) -> Vec<Violation> {
+    let written = written.iter().filter(|(_, value)| !value.is_null());
+    let judged = written.map(|(name, _)| {
         let known = known.iter().find(|(field, _)| field == name);
         let why = known.map_or(UNKNOWN, |(_, why)| *why);
         violation(format!("{path}.{name}"), Reason::Forbidden, why)
     });
     judged.collect()
-}
-
-fn of_component(component: &Component, path: &str) -> Option<Violation> {
-    let why = "gateways and their endpoint pickers are not supported";
-    (component.type_ == Some(ComponentType::Epp))
-        .then(|| violation(format!("{path}.type"), Reason::Forbidden, format!("\"epp\": {why}")))
 }
 
 /// Graphs run as gangs of Grove here, in no other way.

@@ -219,6 +219,24 @@ fn what_is_out_of_scope_is_refused_by_name() {
              to switch it off"
         ]
     );
+    // Also where a field has fields of its own.
+    let inside = [
+        ("multinode", "leader", "leader and workers have the same podTemplate"),
+        ("topologyConstraint", "preferred", "unknown field; correct or remove it"),
+        ("experimental", "elastic", "unknown field; correct or remove it"),
+    ];
+    for (field, name, why) in inside {
+        let written = with_worker(json!({field: {name: {}, "packDomain": "rack"}}));
+        let expected = format!("spec.components[1].{field}.{name}: Forbidden: {why}");
+        let found = messages(&written, None);
+        assert!(found.contains(&expected), "{expected}\n{found:#?}");
+    }
+    let strategy = graph(json!({"spec": {"restart": {"id": "1", "strategy": {"type": "Parallel"}}}}));
+    let found = messages(&strategy, None);
+    assert!(
+        found[0].starts_with("spec.restart.strategy: Forbidden: pods are restarted in the order of updates"),
+        "{found:#?}"
+    );
     let of_graph = graph(json!({"spec": {"pvcs": []}}));
     assert!(messages(&of_graph, None)[0].starts_with("spec.pvcs: Forbidden: volumes are not made here"));
     let picker = with_component(0, json!({"type": "epp"}));
