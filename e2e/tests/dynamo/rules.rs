@@ -1,6 +1,8 @@
 //! The rules of admission, as `kubectl` would show them, for graphs of both versions.
 
 use anyhow::{Context as _, Result, ensure};
+use grove_admission::Webhook;
+use grove_admission::review::Request;
 use grove_api::ClusterTopology;
 use grove_e2e::eventually;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
@@ -195,4 +197,43 @@ async fn what_is_refused_on_update_and_what_never_is() -> Result<()> {
         .await
         .context("a number of replicas")?;
     Ok(())
+}
+
+/// The operator may not read topologies: nothing can be promised, and trying again would not help.
+// shows: DGD-15
+#[tokio::test(flavor = "multi_thread")]
+async fn a_topology_that_the_operator_may_not_read_is_a_refusal() -> Result<()> {
+    let stage = Stage::new("unreadable").await?;
+    let webhooks = stage.webhooks_without_rights().await?;
+    let graph = set(new("a"), "/spec/topologyConstraint", json!({"packDomain": "rack"}));
+    let answer = webhooks.answer(Webhook::ValidateGraph, &creation(&graph)?).await;
+    let message = answer.to_review(&creation(&graph)?)["response"]["status"].take();
+    assert_eq!(
+        (&message["code"], &message["reason"]),
+        (&json!(422), &json!("Invalid")),
+        "{message}"
+    );
+    let message = message["message"].as_str().unwrap_or_default();
+    for part in [
+        "spec.topologyConstraint: failed to read the topology that the constraints are about: clustertopologies.grove.io \
+         \"grove-topology\" is forbidden: User \"user\" cannot get resource",
+        "give the operator the rights that `grove rbac` prints",
+    ] {
+        ensure!(message.contains(part), "{part}\nis not in\n{message}");
+    }
+    let free = webhooks.answer(Webhook::ValidateGraph, &creation(&new("a"))?).await;
+    ensure!(
+        free.is_admitted(),
+        "without a constraint nobody reads a topology: {free:?}"
+    );
+    Ok(())
+}
+
+fn creation(graph: &Value) -> Result<Request> {
+    let kind = json!({"group": "nvidia.com", "version": "v1beta1", "kind": "DynamoGraphDeployment"});
+    let resource = json!({"group": "nvidia.com", "version": "v1beta1", "resource": "dynamographdeployments"});
+    let request = json!({"uid": "u", "kind": kind, "resource": resource, "name": "a", "namespace": "unreadable",
+        "operation": "CREATE", "userInfo": {"username": "ann"}, "object": graph});
+    let review = json!({"request": request}).to_string();
+    Request::parse(review.as_bytes()).map_err(anyhow::Error::msg)
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use grove_admission::certificates::{Auto, Lifetimes, server_names};
 use grove_admission::registration::{Endpoint, Turn};
-use grove_admission::{Admission, Policy, Provision};
+use grove_admission::{Admission, Lookup, Policy, Provision, Webhooks};
 use grove_api::DynamoGraphDeployment;
 use grove_api::config::{OperatorConfiguration, SchedulerProfile};
 use grove_api::rights::{self, Home};
@@ -98,6 +98,13 @@ impl Stage {
         Ok(serde_json::to_value(made).expect("JSON"))
     }
 
+    /// The webhooks of an operator that has been granted nothing.
+    pub(crate) async fn webhooks_without_rights(&self) -> Result<Webhooks> {
+        let client = PLANE.get().await?.client(Identity::User).await?;
+        let policy = Policy::new(&settings(), Identity::Operator.username());
+        Ok(Webhooks::new(policy, Lookup::new(client)))
+    }
+
     pub(crate) async fn stored(&self, name: &str) -> Result<DynamoGraphDeployment> {
         Ok(Api::namespaced(self.client.clone(), &self.namespace).get(name).await?)
     }
@@ -125,17 +132,21 @@ async fn client(plane: &ControlPlane, identity: Identity) -> Result<Client> {
     made.await?
 }
 
+fn settings() -> OperatorConfiguration {
+    let text = format!(
+        "{}dynamo: {{enabled: true}}\n",
+        levels(&["zone", "block", "rack", "host"])
+    );
+    configuration(&text, &SchedulerProfile::Grove)
+}
+
 /// Starts everything; it ends with the process.
 async fn start(plane: &ControlPlane) -> Result<Record> {
     let admin = plane.client(Identity::Admin).await?;
     plane.create_namespace(HOME.namespace).await?;
     install_kinds(plane, &[]).await?;
     grant(&admin).await?;
-    let text = format!(
-        "{}dynamo: {{enabled: true}}\n",
-        levels(&["zone", "block", "rack", "host"])
-    );
-    let configuration = configuration(&text, &SchedulerProfile::Grove);
+    let configuration = settings();
     let (operator, scheduler) = (
         client(plane, Identity::Operator).await?,
         client(plane, Identity::Admin).await?,

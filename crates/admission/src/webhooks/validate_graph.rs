@@ -4,7 +4,7 @@ use grove_api::DynamoGraphDeployment;
 use grove_api::config::ProfileName;
 use grove_dynamo::framework::Framework as _;
 use grove_dynamo::translate::Surroundings;
-use grove_dynamo::validate::{Conditions, create, needs_topology, update};
+use grove_dynamo::validate::{Conditions, create, needs_topology, unreadable, update};
 
 use super::Policy;
 use crate::lookup::Lookup;
@@ -31,15 +31,18 @@ pub(super) async fn answer(request: &Request, policy: &Policy, lookup: &Lookup) 
     let violations = match request.stored_object::<DynamoGraphDeployment>() {
         Some(old) => update(&old, &new, &conditions),
         None => {
-            let reading = match needs_topology(&new) {
-                true => Some(
-                    lookup
-                        .framework(&policy.topology)
-                        .topology(new.spec.topology_name())
-                        .await?,
-                ),
-                false => None,
-            };
+            let mut reading = None;
+            if needs_topology(&new) {
+                let framework = lookup.framework(&policy.topology);
+                reading = match framework.topology(new.spec.topology_name()).await {
+                    Ok(reading) => Some(reading),
+                    // However often it is asked, it will not be told.
+                    Err(kube::Error::Api(status)) if status.code == 403 => {
+                        return Ok(Answer::judged(vec![unreadable(&status.message).into()]));
+                    }
+                    Err(error) => return Err(error),
+                };
+            }
             create(&new, reading.as_ref(), &conditions)
         }
     };

@@ -19,6 +19,7 @@ use crate::framework::Reading;
 use crate::translate::Surroundings;
 
 pub use adapter::{create as create_adapter, scale};
+pub use topology::unreadable;
 
 /// What the operator's configuration allows.
 #[derive(Clone, Debug, Default)]

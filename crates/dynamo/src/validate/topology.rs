@@ -59,6 +59,15 @@ pub(super) fn words(graph: &DynamoGraphDeployment) -> Vec<Violation> {
     found
 }
 
+/// Why a graph with constraints is refused whose topology the operator may not read.
+pub fn unreadable(why: &str) -> Violation {
+    let detail = format!(
+        "failed to read the topology that the constraints are about: {why}; give the operator the rights that `grove rbac` \
+         prints"
+    );
+    violation(GRAPH, Reason::Invalid, detail)
+}
+
 /// Whether the topology has the words, as it is now.
 pub(super) fn levels(graph: &DynamoGraphDeployment, reading: &Reading) -> Vec<Violation> {
     match reading {
