@@ -359,6 +359,22 @@ mod tests {
         judge(&of_scheduler());
     }
 
+    // shows: DGD-32
+    #[test]
+    fn graphs_need_no_right_to_topologies_but_reading_them() {
+        let topologies = (GROUP, "clustertopologies");
+        assert!(allows(
+            &cluster_role().rules.unwrap_or_default(),
+            topologies,
+            "get",
+            "t"
+        ));
+        let added = dynamo_cluster_role().rules.unwrap_or_default();
+        let about = added.iter().flat_map(|rule| rule.resources.iter().flatten());
+        let about: Vec<&String> = about.filter(|resource| resource.contains("topolog")).collect();
+        assert!(about.is_empty(), "{about:?}");
+    }
+
     #[test]
     fn what_is_allowed_by_name_is_allowed_for_that_name_only() {
         let rules = of_operator();

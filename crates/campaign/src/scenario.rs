@@ -1,5 +1,6 @@
 //! What people do with Grove, as steps over the API.
 
+use grove_scenarios::{HOST, RACK};
 use grove_simcluster::store::ResourceName;
 use serde_json::{Value, json};
 
@@ -14,6 +15,8 @@ pub enum Kind {
     Clique,
     Gang,
     Graph,
+    Adapter,
+    Topology,
     Pod,
     Service,
     Node,
@@ -39,6 +42,7 @@ impl Kind {
         match object["kind"].as_str().unwrap_or_default() {
             "DynamoGraphDeployment" => Self::Graph,
             "PriorityClass" => Self::PriorityClass,
+            "ClusterTopology" => Self::Topology,
             "Pod" => Self::Pod,
             _ => Self::Set,
         }
@@ -52,6 +56,8 @@ impl Kind {
             Self::Clique => ("grove.io", "v1alpha1", "podcliques"),
             Self::Gang => ("scheduler.grove.io", "v1alpha1", "podgangs"),
             Self::Graph => ("nvidia.com", "v1beta1", "dynamographdeployments"),
+            Self::Adapter => ("nvidia.com", "v1beta1", "dynamographdeploymentscalingadapters"),
+            Self::Topology => ("grove.io", "v1alpha1", "clustertopologies"),
             Self::Pod => ("", "v1", "pods"),
             Self::Service => ("", "v1", "services"),
             Self::Node => ("", "v1", "nodes"),
@@ -72,7 +78,7 @@ impl Kind {
             group => format!("/apis/{group}/{version}"),
         };
         match self {
-            Self::Node | Self::PriorityClass => format!("{api}/{plural}"),
+            Self::Node | Self::PriorityClass | Self::Topology => format!("{api}/{plural}"),
             _ => format!("{api}/namespaces/{NAMESPACE}/{plural}"),
         }
     }
@@ -122,7 +128,7 @@ pub(crate) fn named(name: &str) -> Option<Scenario> {
     all().into_iter().find(|scenario| scenario.name == name)
 }
 
-use Kind::{Clique, Gang, Graph, Group, Service, Set};
+use Kind::{Adapter, Clique, Gang, Graph, Group, Service, Set, Topology};
 use Step::{
     AddNode, Configure, Cordon, Create, Delete, LiftForeignGates, LoseNode, LosePod, NodesReturn, Pass, Patch, Rest,
 };
@@ -251,6 +257,27 @@ fn graphs() -> Vec<Scenario> {
         scenario("graph-update", runs(), vec![components(2, "two")]),
         scenario("graph-loses-its-set", runs(), vec![Delete(Set, "g")]),
         scenario("graph-delete", runs(), vec![Delete(Graph, "g")]),
+        scenario(
+            "graph-follows-its-adapter",
+            vec![Create(of_adapter(graph(2, "one"))), Rest],
+            vec![
+                numbers(Adapter, "g-worker", 3),
+                Rest,
+                Delete(Adapter, "g-worker"),
+                Pass(1),
+            ],
+        ),
+        scenario(
+            "graph-loses-its-topology",
+            vec![Create(topology("t")), Create(on_topology(graph(2, "one"), "t")), Rest],
+            vec![
+                Delete(Topology, "t"),
+                // An admin who insists.
+                Patch(Topology, "t", json!({"metadata": {"finalizers": null}})),
+                Rest,
+                Create(topology("t")),
+            ],
+        ),
     ]
 }
 
@@ -337,6 +364,25 @@ fn graph(workers: i32, image: &str) -> Value {
         "apiVersion": "nvidia.com/v1beta1", "kind": "DynamoGraphDeployment", "metadata": {"name": "g"},
         "spec": {"components": components(workers, image)},
     })
+}
+
+/// The same with an adapter for its workers.
+fn of_adapter(mut graph: Value) -> Value {
+    graph["spec"]["components"][1]["scalingAdapter"] = json!({});
+    graph
+}
+
+fn topology(name: &str) -> Value {
+    let levels = json!([{"domain": "rack", "key": RACK}, {"domain": "host", "key": HOST}]);
+    json!({
+        "apiVersion": "grove.io/v1alpha1", "kind": "ClusterTopology", "metadata": {"name": name}, "spec": {"levels": levels},
+    })
+}
+
+/// The same with the constraints of a topology of this name.
+fn on_topology(mut graph: Value, name: &str) -> Value {
+    graph["spec"]["topologyConstraint"] = json!({"clusterTopologyName": name});
+    graph
 }
 
 fn merge(object: &mut Value, patch: Value) {

@@ -46,7 +46,7 @@ fn told(status: &DynamoGraphDeploymentStatus, type_: &str) -> Option<(String, St
     ))
 }
 
-// shows: DGD-20, DGD-21, DGD-22, DGD-23
+// shows: DGD-20, DGD-21, DGD-22
 #[test]
 fn the_sets_condition_becomes_both_of_the_graphs() {
     let gone = "Unavailable topology domains: [rack]";
@@ -117,6 +117,7 @@ fn the_sets_condition_becomes_both_of_the_graphs() {
     );
 }
 
+// shows: DGD-23
 #[test]
 fn without_a_constraint_both_are_absent_also_if_they_were_there() {
     let set = set(Some(("False", "AllClusterTopologyLevelsAvailable", "")));

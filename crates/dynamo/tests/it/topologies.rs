@@ -32,6 +32,7 @@ impl Framework for Labels {
     }
 }
 
+// shows: DGD-29
 #[tokio::test]
 async fn another_framework_judges_the_same_graphs_by_its_own_topology() {
     let framework = Labels {
@@ -76,12 +77,13 @@ fn fields(schema: &serde_json::Value, found: &mut Vec<String>) {
 // shows: DGD-2
 #[test]
 fn the_api_names_no_kind_of_the_framework() {
-    let mut definitions = grove_api::crds::all().into_iter();
-    let definition = definitions
-        .find(|definition| definition.spec.group == "nvidia.com")
-        .expect("the kind");
+    let definitions = grove_api::crds::all().into_iter();
+    let of_dynamo: Vec<_> = definitions
+        .filter(|definition| definition.spec.group == "nvidia.com")
+        .collect();
+    assert_eq!(of_dynamo.len(), 2, "graphs and adapters");
     let mut found = Vec::new();
-    for version in &definition.spec.versions {
+    for version in of_dynamo.iter().flat_map(|definition| &definition.spec.versions) {
         let schema = json!(version.schema);
         fields(&schema["openAPIV3Schema"], &mut found);
     }

@@ -3,19 +3,15 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use grove_api::{ClusterTopology, DynamoGraphDeployment, PodCliqueSet};
-use grove_scenarios::{HOST, RACK, ZONE};
+use grove_api::{DynamoGraphDeployment, PodCliqueSet};
 use grove_simcluster::fault::{Match, WatchFault};
 use k8s_openapi::api::core::v1::{Pod, Service};
 use kube::ResourceExt;
-use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
-use serde_json::{Value, json};
+use serde_json::json;
 
+use super::topologies::{ALL, ENFORCED, LEVELS, change_topology, constrained, create_topology, lose_topology};
 use super::world::{CONTROLLER, NAMESPACE, World};
 use crate::graphs::{graph, with_worker};
-
-const ALL: (&str, &str) = ("True", "AllTopologyLevelsAvailable");
-const ENFORCED: &str = "TopologyConstraintsEnforced";
 
 #[tokio::test(start_paused = true)]
 async fn a_set_that_is_deleted_by_hand_comes_back() {
@@ -72,40 +68,6 @@ fn theirs(name: &str) -> Service {
         .expect("a Service")
 }
 
-fn topology(levels: &[(&str, &str)]) -> Value {
-    let levels: Vec<Value> = levels
-        .iter()
-        .map(|(domain, key)| json!({"domain": domain, "key": key}))
-        .collect();
-    json!({"apiVersion": "grove.io/v1alpha1", "kind": "ClusterTopology", "metadata": {"name": "h100"}, "spec": {"levels": levels}})
-}
-
-const FULL: [(&str, &str); 3] = [("zone", ZONE), ("rack", RACK), ("host", HOST)];
-
-fn topologies(world: &World) -> Api<ClusterTopology> {
-    Api::all(world.client.clone())
-}
-
-async fn create_topology(world: &World) {
-    let object: ClusterTopology = serde_json::from_value(topology(&FULL)).expect("a topology");
-    topologies(world)
-        .create(&PostParams::default(), &object)
-        .await
-        .expect("a topology that is taken");
-}
-
-async fn constrained() -> World {
-    let world = World::start().await;
-    create_topology(&world).await;
-    let mut wanted = with_worker(json!({"topologyConstraint": {"packDomain": "rack"}}));
-    let constraint = json!({"clusterTopologyName": "h100", "packDomain": "zone"});
-    wanted.spec.topology_constraint = Some(serde_json::from_value(constraint).expect("a constraint"));
-    world.create(&wanted).await;
-    world.says("g", "Ready", ("True", "all_resources_are_ready")).await;
-    world.says("g", ENFORCED, ALL).await;
-    world
-}
-
 async fn warnings(world: &World) -> Vec<String> {
     let told = world.told("g").await.into_iter();
     told.filter(|(type_, ..)| type_ == "Warning")
@@ -116,16 +78,11 @@ async fn warnings(world: &World) -> Vec<String> {
 // shows: DGD-20, DGD-21, DGD-24, DGD-25
 #[tokio::test(start_paused = true)]
 async fn a_level_that_is_gone_is_told_once_and_forgotten_when_it_returns() {
-    let world = constrained().await;
+    let world = World::start().await;
+    constrained(&world).await;
     world.settle().await;
     let pods = world.pod_uids("g-").await;
-    let without_rack = topology(&[FULL[0], FULL[2]]);
-    let patch = |levels: &Value| Patch::Merge(json!({"spec": levels["spec"]}));
-    let params = PatchParams::default();
-    topologies(&world)
-        .patch("h100", &params, &patch(&without_rack))
-        .await
-        .expect("a topology");
+    change_topology(&world, &[LEVELS[0], LEVELS[2]]).await;
     world.says("g", ENFORCED, ("False", "TopologyLevelsUnavailable")).await;
     let status = world.status("g").await;
     let enforced = status
@@ -141,31 +98,20 @@ async fn a_level_that_is_gone_is_told_once_and_forgotten_when_it_returns() {
     world.says("g", "Ready", ("True", "all_resources_are_ready")).await;
     assert_eq!(world.pod_uids("g-").await, pods, "no pod pays for it");
     assert_eq!(warnings(&world).await, ["TopologyLevelsUnavailable"]);
-    topologies(&world)
-        .patch("h100", &params, &patch(&topology(&FULL)))
-        .await
-        .expect("a topology");
+    change_topology(&world, &LEVELS).await;
     world.says("g", ENFORCED, ALL).await;
     world.settle().await;
     assert_eq!(warnings(&world).await.len(), 1);
 }
 
-// shows: DGD-22
+// shows: DGD-22, DGD-31
 #[tokio::test(start_paused = true)]
 async fn a_topology_that_is_gone_keeps_nothing_and_metadata_can_still_change() {
-    let world = constrained().await;
+    let world = World::start().await;
+    constrained(&world).await;
     world.settle().await;
     let pods = world.pod_uids("g-").await;
-    topologies(&world)
-        .delete("h100", &DeleteParams::default())
-        .await
-        .expect("a topology");
-    // An admin who insists takes the finalizer off.
-    let lifted = Patch::Merge(json!({"metadata": {"finalizers": null}}));
-    topologies(&world)
-        .patch("h100", &PatchParams::default(), &lifted)
-        .await
-        .expect("a topology");
+    lose_topology(&world).await;
     world.says("g", ENFORCED, ("False", "TopologyDefinitionNotFound")).await;
     world
         .says("g", "TopologyLevelsAvailable", ("False", "TopologyDefinitionNotFound"))

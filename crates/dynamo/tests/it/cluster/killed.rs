@@ -1,18 +1,25 @@
 //! A controller that is killed at each of its writes, and another that goes on: together they come to what one that lives
-//! comes to.
+//! comes to, and what they say of constraints is what the set said of them, at every step.
+//!
+//! Every write of an undisturbed run is a place to die. By default the moment changes from write to write; with
+//! `GROVE_EXHAUSTIVE=1` each write is tried at every moment. The campaign (`crates/campaign`) kills the whole process of the
+//! operator.
 
 use std::collections::BTreeSet;
 
-use grove_api::{DynamoGraphDeployment, PodCliqueSet};
+use grove_api::{DynamoGraphDeployment, DynamoGraphDeploymentScalingAdapter, PodCliqueSet};
+use grove_dynamo::status::{Seen, status};
 use grove_scenarios::embedded::Kind;
 use grove_simcluster::fault::Moment;
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Service, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::ResourceExt;
-use serde_json::json;
+use serde::de::DeserializeOwned;
 
+use super::topologies::{ALL, ENFORCED, GONE, create_topology, lose_topology, on_topology};
 use super::world::{CONTROLLER, World};
-use crate::graphs::with_worker;
 
 const MOMENTS: [Moment; 3] = [Moment::BeforeWrite, Moment::BeforeReply, Moment::AfterReply];
 
@@ -22,40 +29,81 @@ enum Deed {
     Create,
     /// It runs, and gets one worker more.
     Scale,
+    /// It runs, and its frontend's adapter is scaled.
+    ScaleAdapter,
+    /// It runs, and its frontend's adapter is no longer wanted.
+    DropAdapter,
     /// It runs, and its set is deleted by hand.
     LoseSet,
+    /// It runs, and its topology is deleted.
+    LoseTopology,
+    /// It runs without its topology, which returns.
+    ReturnTopology,
 }
 
+/// A graph with a constraint, a topology of its own, and an adapter.
 fn wanted() -> DynamoGraphDeployment {
-    with_worker(json!({"topologyConstraint": {"packDomain": "rack"}}))
+    let mut graph = on_topology();
+    graph.spec.components[0].scaling_adapter = Some(Default::default());
+    graph
 }
 
 impl Deed {
     fn pods(self) -> usize {
-        if self == Self::Scale { 4 } else { 3 }
+        match self {
+            Self::Scale | Self::ScaleAdapter => 4,
+            _ => 3,
+        }
+    }
+
+    /// What is said of the constraints in the end.
+    fn enforced(self) -> (&'static str, &'static str) {
+        if self == Self::LoseTopology { GONE } else { ALL }
+    }
+
+    async fn begin(self, world: &World) {
+        create_topology(world).await;
+        if self == Self::Create {
+            return;
+        }
+        world.create(&wanted()).await;
+        world.settle().await;
+        if self == Self::ReturnTopology {
+            lose_topology(world).await;
+            world.settle().await;
+        }
     }
 
     async fn happen(self, world: &World) {
         match self {
             Self::Create => drop(world.create(&wanted()).await),
-            Self::Scale => {
-                let mut graph = world.get::<DynamoGraphDeployment>("g").await;
-                graph.spec.components[1].replicas = 3;
+            Self::Scale => world.edit("g", |components| components[1].replicas = 3).await,
+            Self::ScaleAdapter => {
                 world
-                    .merge::<DynamoGraphDeployment>("g", json!({"spec": {"components": graph.spec.components}}))
-                    .await;
+                    .scale::<DynamoGraphDeploymentScalingAdapter>("g-frontend", 2)
+                    .await
             }
+            Self::DropAdapter => world.edit("g", |components| components[0].scaling_adapter = None).await,
             Self::LoseSet => world.delete::<PodCliqueSet>("g").await,
+            Self::LoseTopology => lose_topology(world).await,
+            Self::ReturnTopology => create_topology(world).await,
         }
+    }
+
+    /// Takes everything away; nothing of the graph stays.
+    async fn end(self, world: &World) {
+        world.delete::<DynamoGraphDeployment>("g").await;
+        if self != Self::LoseTopology {
+            lose_topology(world).await;
+        }
+        world.settle().await;
+        assert_eq!(objects(world).await, BTreeSet::new(), "{self:?}");
     }
 
     /// Plays it once, from nothing to nothing; whether the controller lived to send the write at which it dies.
     async fn play(self, world: &mut World, death: Option<(u64, Moment)>) -> (bool, BTreeSet<String>) {
-        if self != Self::Create {
-            world.create(&wanted()).await;
-            world.says("g", "Ready", ("True", "all_resources_are_ready")).await;
-            world.settle().await;
-        }
+        let begin = world.cluster.store().revision();
+        self.begin(world).await;
         let told = death.map(|(write, moment)| world.cluster.faults().kill(CONTROLLER, write, moment));
         self.happen(world).await;
         let died = match told {
@@ -73,17 +121,16 @@ impl Deed {
         };
         world.settle().await;
         assert_eq!(world.ready_pods().await.len(), self.pods(), "{self:?} {death:?}");
-        for (type_, reason) in [
-            ("Ready", "all_resources_are_ready"),
-            ("TopologyConstraintsEnforced", "AllTopologyLevelsAvailable"),
+        for (type_, (said, reason)) in [
+            ("Ready", ("True", "all_resources_are_ready")),
+            (ENFORCED, self.enforced()),
         ] {
-            let expected = Some(("True".to_owned(), reason.to_owned()));
+            let expected = Some((said.to_owned(), reason.to_owned()));
             assert_eq!(world.condition("g", type_).await, expected, "{self:?} {death:?}");
         }
+        assert_true_at_each_step(world, begin, &format!("{self:?} {death:?}"));
         let made = objects(world).await;
-        world.delete::<DynamoGraphDeployment>("g").await;
-        world.settle().await;
-        assert_eq!(objects(world).await, BTreeSet::new(), "{self:?} {death:?}");
+        self.end(world).await;
         (died, made)
     }
 }
@@ -104,7 +151,54 @@ async fn objects(world: &World) -> BTreeSet<String> {
     all.extend(names::<ServiceAccount>(world).await);
     all.extend(names::<Role>(world).await);
     all.extend(names::<RoleBinding>(world).await);
+    all.extend(names::<DynamoGraphDeploymentScalingAdapter>(world).await);
     all.into_iter().collect()
+}
+
+/// The objects of a kind as they were written since `begin`, with their revisions; nothing where one was deleted.
+fn written<K: DeserializeOwned>(world: &World, (group, plural): (&str, &str), begin: u64) -> Vec<(u64, Option<K>)> {
+    let history = world.cluster.history().expect("histories of tests are recorded");
+    let writes = history.writes().of_kind(group, plural).after(begin);
+    let object = |value| serde_json::from_value(value).expect("an object of its kind");
+    writes
+        .iter()
+        .map(|write| (write.revision, write.after().map(object)))
+        .collect()
+}
+
+fn enforced(conditions: &[Condition]) -> Option<(String, String)> {
+    let found = conditions.iter().find(|condition| condition.type_ == ENFORCED)?;
+    Some((found.status.clone(), found.reason.clone()))
+}
+
+/// Whatever a graph says of its constraints, its set says so at that moment, or said so since the graph spoke last: what is
+/// said may be late, and is never made up.
+fn assert_true_at_each_step(world: &World, begin: u64, context: &str) {
+    let sets = written::<PodCliqueSet>(world, ("grove.io", "podcliquesets"), begin);
+    let mut known = 0;
+    let mut steps = 0;
+    for (revision, graph) in written::<DynamoGraphDeployment>(world, ("nvidia.com", "dynamographdeployments"), begin) {
+        let Some((graph, Some(said))) = graph.and_then(|graph| {
+            let said = graph.status.as_ref().map(|status| enforced(&status.conditions));
+            Some((graph, said?))
+        }) else {
+            continue;
+        };
+        // Before the first set there is none, and one on its way out counts for none.
+        let means = |index: usize| {
+            let set = index.checked_sub(1).and_then(|index| sets[index].1.as_ref());
+            let seen = Seen {
+                set: set.filter(|set| set.metadata.deletion_timestamp.is_none()),
+                ..Seen::default()
+            };
+            enforced(&status(&graph, seen, Timestamp::UNIX_EPOCH).conditions)
+        };
+        let until = sets.iter().filter(|(written, _)| *written < revision).count();
+        let found = (known..=until).find(|index| means(*index).as_ref() == Some(&said));
+        known = found.unwrap_or_else(|| panic!("{context}: revision {revision} says {said:?}, and no set does"));
+        steps += 1;
+    }
+    assert!(steps > 0, "{context}: nothing was said");
 }
 
 async fn killed_at_any_write(deed: Deed) {
@@ -112,15 +206,25 @@ async fn killed_at_any_write(deed: Deed) {
     let before = world.writes();
     let (_, lived) = deed.play(&mut world, None).await;
     let writes = world.writes() - before;
+    let is_exhaustive = std::env::var_os("GROVE_EXHAUSTIVE").is_some();
     let mut deaths = 0;
     for write in 1_u64.. {
-        let moment = MOMENTS[usize::try_from(write).unwrap_or_default() % MOMENTS.len()];
-        let (died, made) = deed.play(&mut world, Some((write, moment))).await;
-        assert_eq!(made, lived, "{deed:?} killed at write {write}, {moment:?}");
-        if !died {
+        let turn = usize::try_from(write).unwrap_or_default() % MOMENTS.len();
+        let moments = if is_exhaustive {
+            &MOMENTS[..]
+        } else {
+            &MOMENTS[turn..=turn]
+        };
+        let mut has_died = false;
+        for moment in moments {
+            let (died, made) = deed.play(&mut world, Some((write, *moment))).await;
+            assert_eq!(made, lived, "{deed:?} killed at write {write}, {moment:?}");
+            has_died |= died;
+            deaths += usize::from(died);
+        }
+        if !has_died {
             break;
         }
-        deaths += 1;
     }
     assert!(deaths >= 1, "{deaths} deaths in {writes} writes");
     println!("{deed:?}: {deaths} deaths in {writes} writes");
@@ -138,6 +242,26 @@ async fn killed_at_any_write_of_a_scaling() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn killed_at_any_write_of_a_scaling_by_adapter() {
+    killed_at_any_write(Deed::ScaleAdapter).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn killed_at_any_write_after_an_adapter_was_dropped() {
+    killed_at_any_write(Deed::DropAdapter).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn killed_at_any_write_after_the_set_was_lost() {
     killed_at_any_write(Deed::LoseSet).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn killed_at_any_write_after_the_topology_was_lost() {
+    killed_at_any_write(Deed::LoseTopology).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn killed_at_any_write_after_the_topology_returned() {
+    killed_at_any_write(Deed::ReturnTopology).await;
 }

@@ -70,6 +70,27 @@ async fn every_example_runs_where_it_should() {
     assert_eq!(world.requests_about("topolog"), 0, "topologies are the framework's");
 }
 
+/// A graph without constraints stays as it is when another operator takes over: nothing of it is written, no pod is replaced.
+// shows: DGD-1, DGD-6
+#[tokio::test(start_paused = true)]
+async fn the_next_controller_leaves_a_graph_as_it_is() {
+    let mut world = World::start().await;
+    world.create(&graph(json!({}))).await;
+    world.says("g", "Ready", ("True", "all_resources_are_ready")).await;
+    world.settle().await;
+    let (set, pods) = (world.get::<PodCliqueSet>("g").await, world.pod_uids("g-").await);
+    world.stop_controller().await;
+    world.start_controller();
+    world.settle().await;
+    assert_eq!(
+        world.get::<PodCliqueSet>("g").await.resource_version(),
+        set.resource_version()
+    );
+    assert_eq!(world.pod_uids("g-").await, pods);
+    assert!(set.spec.template.topology_constraint.is_none());
+    assert_eq!(world.condition("g", "TopologyConstraintsEnforced").await, None);
+}
+
 #[tokio::test(start_paused = true)]
 async fn scaling_replaces_no_pod_and_leaves_the_template_alone() {
     let world = World::start().await;

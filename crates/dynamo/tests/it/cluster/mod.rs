@@ -3,5 +3,7 @@
 mod disturbed;
 mod killed;
 mod lives;
+mod logged;
 mod scaled;
+mod topologies;
 mod world;
