@@ -28,9 +28,22 @@ pub fn binary_for_test(package: &str) -> Result<PathBuf, BinaryError> {
     built(package, &["--workspace", "--bin", package, "--test", "kit"])
 }
 
-fn built(package: &str, what: &[&str]) -> Result<PathBuf, BinaryError> {
+/// Cargo as a person calls it. What cargo tells the programs that it runs about their package would be taken by build scripts
+/// below for a change, and half of the dependencies would be compiled once more.
+pub fn cargo() -> Command {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let output = Command::new(cargo)
+    let mut command = Command::new(cargo);
+    for (name, _) in std::env::vars_os() {
+        let told = |prefix: &str| name.to_string_lossy().starts_with(prefix);
+        if told("CARGO_MANIFEST_") || told("CARGO_PKG_") {
+            command.env_remove(name);
+        }
+    }
+    command
+}
+
+fn built(package: &str, what: &[&str]) -> Result<PathBuf, BinaryError> {
+    let output = cargo()
         .args(["build", "--quiet", "--message-format", "json-render-diagnostics"])
         .args(what)
         .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")))
@@ -62,6 +75,15 @@ fn program_in(line: &str, name: &str) -> Option<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The test itself is told, as cargo runs it.
+    #[test]
+    fn cargo_is_told_nothing_about_a_package() {
+        assert!(std::env::var_os("CARGO_MANIFEST_DIR").is_some());
+        let command = cargo();
+        let mut changes = command.get_envs();
+        assert!(changes.any(|change| change == ("CARGO_MANIFEST_DIR".as_ref(), None)));
+    }
 
     #[test]
     fn the_program_is_found_among_the_messages() {

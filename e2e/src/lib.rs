@@ -29,7 +29,7 @@ mod process;
 mod programs;
 mod wait;
 
-pub use binary::{BinaryError, binary, binary_for_test};
+pub use binary::{BinaryError, binary, binary_for_test, cargo};
 pub use control_plane::{Builder, ControlPlane, Shared, StartError};
 pub use credentials::{ClientError, CredentialsError, Identity};
 pub use nodes::node;

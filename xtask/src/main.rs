@@ -12,7 +12,7 @@ mod tools;
 mod traceability;
 
 use std::path::Path;
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 
 use anyhow::ensure;
 use clap::{Parser, Subcommand};
@@ -86,7 +86,7 @@ fn exact(cases: u64) -> anyhow::Result<()> {
         "--",
         &cases,
     ];
-    let status = Command::new("cargo").current_dir(root()).args(args).status()?;
+    let status = grove_e2e::cargo().current_dir(root()).args(args).status()?;
     ensure!(status.success(), "the engine differs from brute force; see above");
     Ok(())
 }
@@ -102,11 +102,7 @@ fn campaign(args: &[String]) -> anyhow::Result<()> {
         "campaign",
         "--",
     ];
-    let status = Command::new("cargo")
-        .current_dir(root())
-        .args(run)
-        .args(args)
-        .status()?;
+    let status = grove_e2e::cargo().current_dir(root()).args(run).args(args).status()?;
     ensure!(status.success(), "a run broke a rule; see above");
     Ok(())
 }

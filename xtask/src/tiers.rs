@@ -151,7 +151,7 @@ fn summarize(ran: &[(Tier, Duration)], total: Count) {
 }
 
 fn cargo(args: &[&str], env: &[(&str, &str)]) -> Result<()> {
-    let mut command = Command::new("cargo");
+    let mut command = grove_e2e::cargo();
     command.current_dir(root()).args(args).envs(env.iter().copied());
     let status = command.status().context("cannot run cargo")?;
     ensure!(status.success(), "cargo {} failed", args.join(" "));
@@ -175,7 +175,7 @@ fn deny() -> Result<()> {
 
 /// Runs tests, shows what they print, and adds up what they count.
 fn counted(args: &[&str], total: &mut Count) -> Result<()> {
-    let mut command = Command::new("cargo");
+    let mut command = grove_e2e::cargo();
     command.current_dir(root()).args(args).stdout(Stdio::piped());
     let mut child = command.spawn().context("cannot run cargo")?;
     let stdout = child.stdout.take().context("cargo has no output")?;

@@ -11,7 +11,6 @@ mod throughput;
 
 use std::env;
 use std::path::PathBuf;
-use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use clap::{Subcommand, ValueEnum};
@@ -90,7 +89,7 @@ pub(crate) fn run_quick() -> Result<()> {
 
 /// Runs the same command as an optimised program: a bare client that is slow makes whatever is beside it look fast.
 fn run_optimised() -> Result<()> {
-    let mut cargo = Command::new("cargo");
+    let mut cargo = grove_e2e::cargo();
     cargo.args(["run", "--quiet", "--release", "--package", "xtask", "--"]);
     let status = cargo
         .args(env::args_os().skip(1))

@@ -61,7 +61,7 @@ fn megabytes(path: &Path) -> Result<f64> {
 
 /// Builds the program that is shipped.
 fn build() -> Result<PathBuf> {
-    let mut cargo = Command::new("cargo");
+    let mut cargo = grove_e2e::cargo();
     cargo.current_dir(root()).env("RUSTFLAGS", FLAGS);
     cargo.args([
         "build",
