@@ -96,7 +96,7 @@ impl Server {
     }
 
     /// Serves every connection of `listener` until `stop`; then takes no more, and lets requests in flight finish. Beyond
-    /// [`CONNECTIONS_MAX`] a connection waits until another one ends.
+    /// `CONNECTIONS_MAX` a connection waits until another one ends.
     pub async fn serve(&self, listener: TcpListener, stop: CancellationToken) {
         let mut connections = JoinSet::new();
         loop {
