@@ -9,7 +9,7 @@ use grove_workload::diff::{Content, changes};
 use grove_workload::meta::uid;
 use grove_workload::names::{index_label, is_owned_by};
 use grove_workload::status;
-use grove_workload::update;
+use grove_workload::update::{self, Turn};
 use kube::ResourceExt;
 
 use crate::events;
@@ -58,7 +58,9 @@ async fn bring_in_order(shell: &Shell, group: &PodCliqueScalingGroup, around: &S
         return write::outcome(result.err().as_slice());
     }
     let mut errors = write_children(shell, group, around).await;
-    errors.extend(delete_replicas(shell, group, &around.cliques, &update.delete).await);
+    if !update.delete.is_empty() {
+        errors.extend(recreate(shell, group, around, (turn, &update.delete)).await);
+    }
 
     let termination = availability::of_group(group, &around.cliques, termination_delay(&around.set), now);
     if !termination.replicas.is_empty() {
@@ -108,17 +110,45 @@ async fn delete_replicas(
     in_parallel(victims, delete).await
 }
 
-/// Starts replicas again that stayed below their minimum, if they still are when asked right before.
-async fn recycle(shell: &Shell, group: &PodCliqueScalingGroup, around: &Surroundings) -> Vec<WriteError> {
+/// The cliques of the group, asked for right before any of them is torn down.
+async fn asked(shell: &Shell, group: &PodCliqueScalingGroup) -> Result<Vec<Arc<PodClique>>, WriteError> {
     let namespace = group.namespace().unwrap_or_default();
     let selector = format!("{}={}", labels::SCALING_GROUP, group.name_any());
-    let cliques: Vec<Arc<PodClique>> = match replica::live_cliques(shell, (&namespace, &selector)).await {
-        Ok(cliques) => cliques.into_iter().map(Arc::new).collect(),
-        Err(error) => {
-            return vec![WriteError::Failed(format!(
-                "cannot read the cliques of {selector}: {error}"
-            ))];
-        }
+    match replica::live_cliques(shell, (&namespace, &selector)).await {
+        Ok(cliques) => Ok(cliques.into_iter().map(Arc::new).collect()),
+        Err(error) => Err(WriteError::Failed(format!(
+            "cannot read the cliques of {selector}: {error}"
+        ))),
+    }
+}
+
+/// Recreates replicas of old templates that are still due when asked right before: that one is broken is known from the
+/// status of its cliques, which may be older than its pods, and no replica that serves is taken for that.
+async fn recreate(
+    shell: &Shell,
+    group: &PodCliqueScalingGroup,
+    around: &Surroundings,
+    (turn, due): (Turn, &[i32]),
+) -> Vec<WriteError> {
+    let cliques = match asked(shell, group).await {
+        Ok(cliques) => cliques,
+        Err(error) => return vec![error],
+    };
+    let live = around.live();
+    let update = update::group_update(&around.expansion(shell, &live), group, &cliques, turn, shell.now());
+    let due: Vec<i32> = due
+        .iter()
+        .copied()
+        .filter(|index| update.delete.contains(index))
+        .collect();
+    delete_replicas(shell, group, &cliques, &due).await
+}
+
+/// Starts replicas again that stayed below their minimum, if they still are when asked right before.
+async fn recycle(shell: &Shell, group: &PodCliqueScalingGroup, around: &Surroundings) -> Vec<WriteError> {
+    let cliques = match asked(shell, group).await {
+        Ok(cliques) => cliques,
+        Err(error) => return vec![error],
     };
     let due = availability::of_group(group, &cliques, termination_delay(&around.set), shell.now()).replicas;
     if !due.is_empty() {

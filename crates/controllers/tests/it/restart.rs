@@ -63,6 +63,32 @@ async fn pain_lws_225_a_restart_during_an_update_does_not_hurry_it() {
     assert_eq!(world.ready().await, 20);
 }
 
+/// What a status says may be older than the pods: a group whose replicas all serve is not recreated as a broken one.
+#[tokio::test(start_paused = true)]
+async fn a_replica_that_serves_is_no_broken_one_whatever_its_status_says() {
+    let mut world = running(Minimum::One, 10).await;
+    world.stop_operator().await;
+    for clique in world.list::<PodClique>().await.into_keys() {
+        world
+            .merge_status::<PodClique>(&clique, json!({"readyReplicas": 0, "updatedReplicas": 0}))
+            .await;
+    }
+    let unavailable = json!({"availableReplicas": 0});
+    world
+        .merge_status::<PodCliqueScalingGroup>("w-0-sg-x", unavailable)
+        .await;
+    world.set_image(&["pc-b"], "two").await;
+    let begin = world.revision();
+    world.start_operator();
+    world.settle().await;
+    world.replay(begin, |scene| {
+        let serving = (0..2).filter(|replica| scene.ready(&format!("w-0-sg-x-{replica}-")) == 4);
+        assert!(serving.count() >= 1, "no replica of the group served");
+    });
+    world.all_run("w-0-sg-x-0-pc-b", "two").await;
+    world.all_run("w-0-sg-x-1-pc-b", "two").await;
+}
+
 /// lws #1016: an upgrade of the controller rolled all pods. Here the next operator finds hashes that another release, with
 /// another way to compute them, has recorded; it keeps them, and the first change of the template rolls only what changed.
 #[tokio::test(start_paused = true)]
