@@ -35,6 +35,9 @@ pub const YAML: [(&str, &str); 9] = [
     committed!("scheduler.grove.io_podgangs"),
 ];
 
+/// What `kubectl get` lists all kinds by.
+const CATEGORY: &str = "grove";
+
 /// The definitions, made from the types, in the order of their file names.
 pub fn all() -> Vec<CustomResourceDefinition> {
     let mut definitions = vec![
@@ -49,6 +52,7 @@ pub fn all() -> Vec<CustomResourceDefinition> {
         PodGang::crd(),
     ];
     for definition in &mut definitions {
+        definition.spec.names.categories = Some(vec![CATEGORY.to_owned()]);
         for version in &mut definition.spec.versions {
             if let Some(schema) = version
                 .schema
