@@ -1,17 +1,25 @@
 //! Time, work and quality of single gangs: `cargo bench -p grove-placement -- [nodes…]`.
 //!
 //! *New shape* counts the shape on all nodes and then solves; *known shape* solves with the counts at hand. Each time is
-//! the best of several runs, because other work on the machine only ever adds to it.
+//! the best of several runs, because other work on the machine only ever adds to it. The judge looks at every plan.
+
+#[path = "../tests/it/judged.rs"]
+mod judged;
 
 use std::time::{Duration, Instant};
 
 use grove_placement::bench::{Case, Instance};
-use grove_placement::{Budget, Gang, Outcome, PreemptionRequest, Running, Solver, preempt};
+use grove_placement::{Budget, Gang, Outcome, Plan, PreemptionRequest, Running, Solver, preempt};
 
 #[global_allocator]
 static ALLOCATOR: dhat::Alloc = dhat::Alloc;
 
 const RUNS: u64 = 30;
+
+/// A benchmark of wrong placements would be worth nothing.
+fn judge(instance: &Instance, gang: &Gang, plan: &Plan) {
+    assert_eq!(judged::faults(instance, gang, plan), []);
+}
 
 fn micros(duration: Duration) -> f64 {
     duration.as_secs_f64() * 1e6
@@ -57,6 +65,9 @@ fn measure(instance: &mut Instance, case: &Case, sizes: &[u64], variants: &mut u
         Outcome::Undecided => ("undecided", Default::default()),
     };
     let work = solver.work();
+    if !plan.assignments.is_empty() {
+        judge(instance, gang, &plan);
+    }
     let commit = best_of(|_| {
         let start = Instant::now();
         let committed = instance.cluster.commit(&plan.assignments);
@@ -88,7 +99,9 @@ fn measure_preemption(nodes: usize) {
             if running.len() >= 2_000 {
                 break;
             }
-            let assignments = plan.assignments.clone();
+            let plan = plan.clone();
+            judge(&instance, &size, &plan);
+            let assignments = plan.assignments;
             instance
                 .cluster
                 .commit(&assignments)
@@ -140,6 +153,18 @@ fn measure_plan(nodes: usize, gangs: usize) {
         }
         start.elapsed()
     });
+    let mut instance = Instance::new(nodes);
+    let (mut solver, gang) = (Solver::new(), instance.two_roles());
+    for _ in 0..gangs {
+        if let Outcome::Placed(plan) = solver.solve(&mut instance.cluster, &gang, Budget::default()) {
+            let plan = plan.clone();
+            judge(&instance, &gang, &plan);
+            instance
+                .cluster
+                .commit(&plan.assignments)
+                .expect("a plan that was just made fits");
+        }
+    }
     println!("{gangs} gangs of two roles one after the other: {micros:.1} us, {placed} placed");
 }
 

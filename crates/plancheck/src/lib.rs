@@ -1,13 +1,15 @@
 //! The judge of placements: written from the rules alone, it shares no code and no data type with what places.
 //!
 //! [`check`] says whether a placement keeps every rule, and how good it is; [`best`] finds by trying everything how good
-//! the best one is, or that there is none; [`least_domains`] counts it for pods that are alike. The first two read an [`Instance`], plain numbers that a test fills in. Speed is no
-//! concern here, plainness is.
+//! the best one is, or that there is none; [`least_domains`] counts it for pods that are alike. The first two read an
+//! [`Instance`], plain numbers that a test fills in. Speed is no concern here, plainness is.
 
+mod alike;
 mod bound;
 mod brute;
 mod judge;
 
+pub use alike::{Alike, Near};
 pub use bound::{Demand, Room, least_domains, most_served};
 pub use brute::best;
 pub use judge::{Fault, check, key};

@@ -5,7 +5,7 @@ mod queue;
 mod replay;
 
 pub use queue::{Queue, QueueGang, QueueHost, Result as QueueResult, Tally, place_all, tally};
-pub use replay::{Replayed, Rule, Trace, TraceGang, TraceHost, replay};
+pub use replay::{Moment, Replayed, Rule, Trace, TraceGang, TraceHost, replay};
 
 use std::collections::BTreeMap;
 

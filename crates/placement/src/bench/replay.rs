@@ -73,20 +73,28 @@ impl TraceGang {
 /// Hosts, by their number in the trace, and how many pods each gets.
 type Places = Vec<(usize, u32)>;
 
+/// A gang takes its places, or leaves them.
+#[derive(Clone, Copy, Debug)]
+pub enum Moment<'a> {
+    Comes(&'a TraceGang, &'a [(usize, u32)]),
+    Goes(&'a TraceGang, &'a [(usize, u32)]),
+}
+
 trait Placer {
     /// Places a gang and takes the room, or changes nothing.
     fn place(&mut self, gang: &TraceGang) -> Option<Places>;
     fn release(&mut self, gang: &TraceGang, places: &Places);
 }
 
-pub fn replay(trace: &Trace, rule: Rule) -> Replayed {
+/// Plays a trace by a rule; `watch` sees every moment of it.
+pub fn replay(trace: &Trace, rule: Rule, watch: impl FnMut(Moment)) -> Replayed {
     match rule {
-        Rule::Engine(policy) => play(trace, &mut Engine::new(trace, policy)),
-        rule => play(trace, &mut Greedy::new(trace, rule)),
+        Rule::Engine(policy) => play(trace, &mut Engine::new(trace, policy), watch),
+        rule => play(trace, &mut Greedy::new(trace, rule), watch),
     }
 }
 
-fn play(trace: &Trace, placer: &mut impl Placer) -> Replayed {
+fn play(trace: &Trace, placer: &mut impl Placer, mut watch: impl FnMut(Moment)) -> Replayed {
     let mut sum = Replayed::default();
     let mut leaves: BTreeSet<(u64, usize)> = BTreeSet::new();
     let mut running: BTreeMap<usize, Places> = BTreeMap::new();
@@ -98,11 +106,13 @@ fn play(trace: &Trace, placer: &mut impl Placer) -> Replayed {
             let gone = &trace.gangs[leaver];
             if let Some(places) = running.remove(&leaver) {
                 placer.release(gone, &places);
+                watch(Moment::Goes(gone, &places));
                 waste.change(gone, &places, |free, gpus| free + gpus);
             }
         }
         waste.pass(gang.starts);
         let Some(places) = placer.place(gang) else { continue };
+        watch(Moment::Comes(gang, &places));
         sum.gangs += 1;
         sum.gpu_time += gang.gpu_time();
         if gang.pods > 1 {

@@ -6,6 +6,7 @@ mod explanations;
 mod generate;
 mod ilp;
 mod invariants;
+mod judged;
 mod numa;
 mod preemption;
 mod quality;

@@ -5,6 +5,8 @@ use grove_placement::bench::{Case, Instance};
 use grove_placement::{Budget, Outcome, Solver};
 use grove_plancheck::{Room, least_domains};
 
+use crate::judged::faults;
+
 const LEVELS: [&str; 2] = ["block", "rack"];
 
 /// The hosts with their room for the pods of a case.
@@ -50,6 +52,26 @@ fn gangs_that_others_spread_are_close_together() {
             used.iter().zip(limits).all(|(used, most)| *used <= most),
             "{name}: {used:?}"
         );
+    }
+}
+
+#[test]
+fn the_judge_accepts_every_measured_plan() {
+    let mut instance = Instance::new(10_000);
+    let mut solver = Solver::new();
+    for case in instance.cases() {
+        if let Outcome::Placed(plan) = solver.solve(&mut instance.cluster, &case.gang, Budget::default()) {
+            let plan = plan.clone();
+            assert_eq!(faults(&instance, &case.gang, &plan), [], "{}", case.name);
+            let mut short = plan.clone();
+            short.assignments.pop();
+            assert_ne!(
+                faults(&instance, &case.gang, &short),
+                [],
+                "{}: a pod is missing",
+                case.name
+            );
+        }
     }
 }
 

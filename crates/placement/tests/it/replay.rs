@@ -38,7 +38,7 @@ fn who_comes_while_it_is_full_is_turned_away_and_who_comes_later_is_not() {
         gangs: vec![gang(4, 8, 0, 10), gang(1, 1, 5, 20), gang(4, 8, 10, 30)],
     };
     for rule in RULES {
-        let replayed = replay(&trace, rule);
+        let replayed = replay(&trace, rule, |_| ());
         assert_eq!(replayed.gangs, 2, "{rule:?}");
         assert_eq!(replayed.gpu_time, 32 * 10 + 32 * 20, "{rule:?}");
         assert_eq!(
@@ -60,7 +60,7 @@ fn a_gang_that_no_block_holds_is_turned_away() {
         gangs: vec![large],
     };
     for rule in RULES {
-        assert_eq!(replay(&trace, rule).gangs, 0, "{rule:?}");
+        assert_eq!(replay(&trace, rule, |_| ()).gangs, 0, "{rule:?}");
     }
 }
 
@@ -71,7 +71,7 @@ fn what_is_left_on_hosts_that_are_broken_into_is_stranded() {
         gangs: vec![gang(1, 3, 0, 10), gang(1, 8, 4, 9), gang(1, 1, 20, 21)],
     };
     for rule in RULES {
-        assert_eq!(replay(&trace, rule).stranded, 5 * 10, "{rule:?}");
+        assert_eq!(replay(&trace, rule, |_| ()).stranded, 5 * 10, "{rule:?}");
     }
 }
 
@@ -82,8 +82,8 @@ fn the_engine_keeps_a_gang_in_one_rack_where_first_fit_does_not() {
         hosts: hosts(4),
         gangs: vec![gang(1, 8, 0, 10), gang(2, 8, 1, 10)],
     };
-    assert_eq!(replay(&trace, Rule::FirstFit).racks, 2);
+    assert_eq!(replay(&trace, Rule::FirstFit, |_| ()).racks, 2);
     for rule in [Rule::TightestDomain, Rule::Engine(Policy::FewestHosts)] {
-        assert_eq!(replay(&trace, rule).racks, 1, "{rule:?}");
+        assert_eq!(replay(&trace, rule, |_| ()).racks, 1, "{rule:?}");
     }
 }

@@ -9,7 +9,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, ensure};
 use grove_placement::bench::{Queue, QueueGang, QueueHost, QueueResult, place_all, tally};
 use grove_placement::{Budget, Policy};
-use grove_plancheck::{Demand, Host as JudgedHost, Instance, PodGroup, Put, Scope, check, most_served};
+use grove_plancheck::{Alike, Demand, Host as JudgedHost, Instance, Near, Put, check, most_served};
 use serde::{Deserialize, Serialize};
 
 use crate::output::{columns, row};
@@ -186,11 +186,16 @@ fn rejected(queue: &Queue, results: &[QueueResult]) -> usize {
     let mut judged = judged(queue);
     let mut rejected = 0;
     for (gang, result) in queue.gangs.iter().zip(results).filter(|(_, result)| result.placed) {
-        judged.scopes[0].required = depth(gang.required.as_deref());
-        judged.scopes[0].preferred = depth(gang.preferred.as_deref());
-        judged.groups[0].request = vec![gang.gpus];
-        judged.groups[0].minimum = gang.pods;
-        judged.groups[0].desired = gang.pods;
+        let near = Near {
+            required: depth(gang.required.as_deref()),
+            preferred: depth(gang.preferred.as_deref()),
+        };
+        let alike = Alike {
+            near: Near::default(),
+            request: vec![gang.gpus],
+            pods: gang.pods,
+        };
+        judged.ask(near, [alike]);
         let put = |(host, pods): &(usize, u32)| Put {
             group: 0,
             host: *host,
@@ -199,14 +204,12 @@ fn rejected(queue: &Queue, results: &[QueueResult]) -> usize {
         };
         let puts: Vec<Put> = result.hosts.iter().map(put).collect();
         rejected += usize::from(!check(&judged, &puts).is_empty());
-        for put in puts {
-            judged.hosts[put.host].free[0] -= i64::from(put.pods) * gang.gpus as i64;
-        }
+        judged.take(&puts);
     }
     rejected
 }
 
-/// The hosts of a queue, and a gang to be filled in.
+/// The hosts of a queue.
 fn judged(queue: &Queue) -> Instance {
     let number = |names: &mut Vec<String>, name: &str| -> u32 {
         let known = names.iter().position(|known| known == name);
@@ -225,30 +228,7 @@ fn judged(queue: &Queue) -> Instance {
             cells: vec![],
         }
     };
-    let scope = |parent, tier| Scope {
-        parent,
-        tier,
-        required: 0,
-        preferred: 0,
-        others: vec![],
-    };
-    let hosts = queue.hosts.len();
-    Instance {
-        levels: LEVELS.len() - 1,
-        hosts: queue.hosts.iter().map(host).collect(),
-        totals: vec![GPUS * hosts as u64],
-        scopes: vec![scope(None, 0), scope(Some(0), 2)],
-        groups: vec![PodGroup {
-            scope: 1,
-            request: vec![],
-            eligible: vec![true; hosts],
-            dislikes: vec![0; hosts],
-            minimum: 0,
-            desired: 0,
-            bound: vec![],
-        }],
-        aparts: vec![],
-    }
+    Instance::of_hosts(LEVELS.len() - 1, queue.hosts.iter().map(host).collect())
 }
 
 /// Levels of the queues, broad to narrow.

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use grove_placement::bench::{Case, Instance};
 use grove_placement::{Budget, Cluster, Gang, NodeId, Outcome, Pack, Plan, PodGroup, Resource, Solver, Work};
-use grove_plancheck::{Host, Instance as Judged, PodGroup as JudgedGroup, Put, Room, Scope, check, least_domains};
+use grove_plancheck::{Alike, Host, Instance as Judged, Near, Put, Room, check, least_domains};
 use serde::Serialize;
 
 use crate::ALLOCATOR;
@@ -198,37 +198,20 @@ fn is_accepted(instance: &Instance, gang: &Gang, plan: &Plan) -> bool {
         path: Some(path(cluster, *node)),
         cells: vec![],
     };
-    let scope = |parent, tier, pack: &Pack| Scope {
-        parent,
-        tier,
+    let near = |pack: &Pack| Near {
         required: depth(&pack.required),
         preferred: depth(&pack.preferred),
-        others: vec![],
     };
-    let group = |(index, pod_group): (usize, &PodGroup)| JudgedGroup {
-        scope: index + 1,
+    let alike = |pod_group: &PodGroup| Alike {
+        near: near(&pod_group.pack),
         request: resources
             .iter()
             .map(|resource| cluster.requests(pod_group.shape).get(*resource))
             .collect(),
-        eligible: vec![true; nodes.len()],
-        dislikes: vec![0; nodes.len()],
-        minimum: pod_group.minimum,
-        desired: pod_group.desired,
-        bound: vec![],
+        pods: pod_group.minimum,
     };
-    let inner = gang
-        .pod_groups
-        .iter()
-        .map(|pod_group| scope(Some(0), 2, &pod_group.pack));
-    let judged = Judged {
-        levels: LEVELS.len() - 1,
-        hosts: nodes.iter().map(host).collect(),
-        totals: vec![0; resources.len()],
-        scopes: std::iter::once(scope(None, 0, &gang.pack)).chain(inner).collect(),
-        groups: gang.pod_groups.iter().enumerate().map(group).collect(),
-        aparts: vec![],
-    };
+    let mut judged = Judged::of_hosts(LEVELS.len() - 1, nodes.iter().map(host).collect());
+    judged.ask(near(&gang.pack), gang.pod_groups.iter().map(alike));
     let puts = plan.assignments.iter().map(|assignment| Put {
         group: assignment.pod_group,
         host: nodes.binary_search(&assignment.node).unwrap_or(usize::MAX),

@@ -15,7 +15,8 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 use grove_placement::Policy;
-use grove_placement::bench::{Rule, Trace, TraceGang, TraceHost, replay};
+use grove_placement::bench::{Moment, Rule, Trace, TraceGang, TraceHost, replay};
+use grove_plancheck::{Alike, Host as JudgedHost, Instance, Near, Put, check};
 use serde::Serialize;
 
 use crate::output::{columns, row};
@@ -45,6 +46,8 @@ pub(super) struct Line {
     hosts_per_gang: f64,
     /// Free GPUs of hosts of which some are taken, on average.
     stranded_gpus: f64,
+    /// Placements that the judge did not accept.
+    rejected: usize,
     us_per_gang: f64,
 }
 
@@ -76,7 +79,7 @@ pub(super) fn measure(folder: Option<&Path>, load: f64) -> Result<Vec<Line>> {
     let span = trace.gangs.last().map_or(1, |gang| gang.starts.max(1));
     let line = |(rule, name)| {
         let start = Instant::now();
-        let replayed = replay(&trace, rule);
+        let replayed = replay(&trace, rule, |_| ());
         let micros = start.elapsed().as_secs_f64() * 1e6;
         let per_gang = |count: usize| count as f64 / replayed.together.max(1) as f64;
         Line {
@@ -87,10 +90,51 @@ pub(super) fn measure(folder: Option<&Path>, load: f64) -> Result<Vec<Line>> {
             racks_per_gang: per_gang(replayed.racks),
             hosts_per_gang: per_gang(replayed.hosts),
             stranded_gpus: replayed.stranded as f64 / span as f64,
+            rejected: rejected(&trace, rule),
             us_per_gang: micros / trace.gangs.len().max(1) as f64,
         }
     };
     Ok(RULES.into_iter().map(line).collect())
+}
+
+/// How many placements of a rule the judge rejects, each on what is taken at that moment.
+fn rejected(trace: &Trace, rule: Rule) -> usize {
+    let host = |host: &TraceHost| JudgedHost {
+        free: host.has.map(|amount| amount as i64).to_vec(),
+        path: Some(vec![host.block, host.rack]),
+        cells: Vec::new(),
+    };
+    let mut judged = Instance::of_hosts(2, trace.hosts.iter().map(host).collect());
+    let mut rejected = 0;
+    replay(trace, rule, |moment| {
+        let (Moment::Comes(gang, places) | Moment::Goes(gang, places)) = moment;
+        // More than one pod require a block.
+        let near = Near {
+            required: usize::from(gang.pods > 1),
+            preferred: 0,
+        };
+        let alike = Alike {
+            near: Near::default(),
+            request: gang.asks.to_vec(),
+            pods: gang.pods,
+        };
+        judged.ask(near, [alike]);
+        let put = |(host, pods): &(usize, u32)| Put {
+            group: 0,
+            host: *host,
+            cell: None,
+            pods: *pods,
+        };
+        let puts: Vec<Put> = places.iter().map(put).collect();
+        match moment {
+            Moment::Comes(..) => {
+                rejected += usize::from(!check(&judged, &puts).is_empty());
+                judged.take(&puts);
+            }
+            Moment::Goes(..) => judged.give_back(&puts),
+        }
+    });
+    rejected
 }
 
 /// One line of a file, by the names of its columns.
@@ -258,6 +302,7 @@ pub(super) fn table(lines: &[Line]) -> String {
         "RACKS/GANG",
         "HOSTS/GANG",
         "STRANDED GPUS",
+        "REJECTED",
         "US/GANG",
     ])];
     rows.extend(lines.iter().map(|line| {
@@ -269,6 +314,7 @@ pub(super) fn table(lines: &[Line]) -> String {
             &format!("{:.2}", line.racks_per_gang),
             &format!("{:.2}", line.hosts_per_gang),
             &format!("{:.0}", line.stranded_gpus),
+            &line.rejected.to_string(),
             &format!("{:.0}", line.us_per_gang),
         ])
     }));
@@ -293,6 +339,7 @@ mod tests {
         for line in &lines {
             assert_eq!((line.gangs, line.placed), (3, 3), "{line:?}");
             assert_eq!(line.gpu_time_accepted, 1.0, "{line:?}");
+            assert_eq!(line.rejected, 0, "{line:?}");
         }
     }
 
@@ -317,6 +364,22 @@ mod tests {
         let gpus: u64 = trace.hosts.iter().map(|host| host.has[0]).sum();
         let load = asked as f64 / span / gpus as f64;
         assert!((load - 0.8).abs() < 0.01, "{load}");
+    }
+
+    /// More is asked for than there is, so that every corner is filled.
+    #[test]
+    fn the_judge_accepts_every_placement_of_a_full_cluster() {
+        let (mut hosts, mut pods) = made_up();
+        hosts.retain(|host| host.name.ends_with('0'));
+        pods.truncate(1_500);
+        let trace = trace(hosts, &pods, 1.5).unwrap();
+        for (rule, name) in RULES {
+            assert_eq!(rejected(&trace, rule), 0, "{name}");
+            assert!(
+                replay(&trace, rule, |_| ()).gangs < trace.gangs.len(),
+                "{name}: nobody was turned away"
+            );
+        }
     }
 
     #[test]
