@@ -63,6 +63,9 @@ pub mod annotation {
     /// On a PodGang: names of the scopes (the gang, its groups, its pod-groups) whose preferred level the operator's
     /// policy filled in, with commas between. Nobody asked for it, so missing it does not lower the score.
     pub const PREFERRED_BY_POLICY: &str = "grove.io/preferred-by-policy";
+    /// On what the operator made: the labels and annotations that it took over from the PodCliqueSet, as JSON. They go when
+    /// they are taken out there; what others put on the object stays.
+    pub const TAKEN_OVER: &str = "grove.io/taken-over";
     /// On a PodCliqueSet and its PodGangs, where traces are collected: the span of the apply that made the set, as W3C
     /// Trace Context writes it (`traceparent`). Who applies may state one; else admission does.
     pub const TRACE_CONTEXT: &str = "grove.io/traceparent";

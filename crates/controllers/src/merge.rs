@@ -1,6 +1,8 @@
 //! What a write must say so that others lose nothing by it. Pure functions over JSON.
 
+use grove_api::labels::annotation;
 use grove_workload::diff::{Content, OWN_ANNOTATIONS};
+use grove_workload::meta::TakenOver;
 use serde_json::{Map, Value, json};
 
 /// The stored object with what is wanted in it.
@@ -30,6 +32,13 @@ pub(crate) fn merged(stored: Value, wanted: Value, content: Content) -> Value {
 }
 
 fn merge_metadata(stored: &mut Value, wanted: Value) {
+    let record = stored["annotations"][annotation::TAKEN_OVER].as_str();
+    let taken_over = record.map(TakenOver::read).unwrap_or_default();
+    for (map, names) in [("labels", taken_over.labels), ("annotations", taken_over.annotations)] {
+        if let Some(map) = stored.get_mut(map).and_then(Value::as_object_mut) {
+            map.retain(|name, _| !names.contains(name));
+        }
+    }
     for map in ["labels", "annotations"] {
         if wanted[map].is_object() {
             overlay(&mut stored[map], wanted[map].clone());
@@ -43,7 +52,7 @@ fn merge_metadata(stored: &mut Value, wanted: Value) {
     if !ours.is_empty() && !stored["finalizers"].is_array() {
         stored["finalizers"] = json!([]);
     }
-    if let Some(finalizers) = stored["finalizers"].as_array_mut() {
+    if let Some(finalizers) = stored.get_mut("finalizers").and_then(Value::as_array_mut) {
         for finalizer in ours {
             if !finalizers.contains(&finalizer) {
                 finalizers.push(finalizer);
@@ -107,6 +116,17 @@ mod tests {
         assert_eq!(whole["metadata"]["annotations"], json!({"theirs": "1"}));
         let kept = merged(stored.clone(), stored, Content::Whole);
         assert_eq!(kept["metadata"]["annotations"], annotations);
+    }
+
+    #[test]
+    fn what_was_taken_over_goes_when_its_author_takes_it_out() {
+        let record = json!({"annotations": ["note"], "labels": ["stays", "team"]}).to_string();
+        let stored = json!({"metadata": {"labels": {"stays": "1", "team": "1", "theirs": "1"},
+            "annotations": {"note": "1", "theirs": "1", "grove.io/taken-over": record}}});
+        let wanted = json!({"metadata": {"name": "a", "labels": {"stays": "2"}}});
+        let found = merged(stored, wanted, Content::Whole);
+        let metadata = json!({"labels": {"stays": "2", "theirs": "1"}, "annotations": {"theirs": "1"}});
+        assert_eq!(found["metadata"], metadata);
     }
 
     #[test]

@@ -6,6 +6,7 @@ use grove_api::{PodCliqueSet, labels};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::core::ObjectMeta;
 use kube::{Resource, ResourceExt};
+use serde::{Deserialize, Serialize};
 
 /// The UID of an object; empty for one that the API server has not stored yet, which owns nothing.
 pub fn uid<K: Resource>(object: &K) -> &str {
@@ -45,6 +46,40 @@ pub(crate) fn child_meta(set: &PodCliqueSet, name: &str, component: Option<&str>
         labels: Some(labels),
         owner_references: Some(vec![owner_reference(set)]),
         ..ObjectMeta::default()
+    }
+}
+
+/// The names of labels and annotations that an object has from what its author wrote elsewhere.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TakenOver {
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub annotations: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub labels: Vec<String>,
+}
+
+impl TakenOver {
+    pub(crate) fn new(labels: &BTreeMap<String, String>, annotations: &BTreeMap<String, String>) -> Self {
+        let names = |all: &BTreeMap<String, String>| all.keys().cloned().collect();
+        Self {
+            annotations: names(annotations),
+            labels: names(labels),
+        }
+    }
+
+    /// As it was recorded on an object; nothing if somebody bent the record.
+    pub fn read(record: &str) -> Self {
+        serde_json::from_str(record).unwrap_or_default()
+    }
+
+    /// Records it on an object: without that, a name that the author takes out later would be anybody's.
+    pub(crate) fn record(&self, meta: &mut ObjectMeta) {
+        if *self != Self::default() {
+            let record = serde_json::to_string(self).expect("lists of text are JSON");
+            let annotations = meta.annotations.get_or_insert_default();
+            annotations.insert(labels::annotation::TAKEN_OVER.to_owned(), record);
+        }
     }
 }
 

@@ -56,7 +56,6 @@ spec:
 /// A field, by its pointer below `spec`, and another value for it.
 type Change = (&'static str, Value);
 
-/// Labels and annotations get other values, not other names: one that is taken out of a template stays on what was made of it.
 fn changeable() -> Vec<Change> {
     vec![
         ("/replicas", json!(2)),
@@ -64,14 +63,17 @@ fn changeable() -> Vec<Change> {
         ("/template/terminationDelay", json!("2h")),
         ("/template/headlessServiceConfig/publishNotReadyAddresses", json!(false)),
         ("/template/priorityClassName", json!("high")),
-        ("/template/cliques/0/labels", json!({"team": "two"})),
-        ("/template/cliques/0/annotations", json!({"note": "two"})),
+        ("/template/cliques/0/labels", json!({"team": "two", "more": "of it"})),
+        ("/template/cliques/0/annotations", json!({"another": "note"})),
         ("/template/cliques/0/spec/replicas", json!(3)),
         ("/template/cliques/0/spec/autoScalingConfig/minReplicas", json!(1)),
         ("/template/cliques/0/spec/autoScalingConfig/maxReplicas", json!(5)),
         ("/template/cliques/0/spec/autoScalingConfig/metrics", metrics()),
         ("/template/podCliqueScalingGroups/0/replicas", json!(3)),
-        ("/template/podCliqueScalingGroups/0/annotations", json!({"note": "two"})),
+        (
+            "/template/podCliqueScalingGroups/0/annotations",
+            json!({"another": "note"}),
+        ),
         ("/template/podCliqueScalingGroups/0/scaleConfig/minReplicas", json!(1)),
         ("/template/podCliqueScalingGroups/0/scaleConfig/maxReplicas", json!(5)),
         ("/template/podCliqueScalingGroups/0/scaleConfig/metrics", metrics()),

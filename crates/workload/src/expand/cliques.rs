@@ -10,7 +10,7 @@ use kube::core::ObjectMeta;
 use super::live::min_available;
 use super::{Expansion, TEMPLATE_REPLICAS};
 use crate::hash::with_priority;
-use crate::meta::{base_labels, owner_reference, uid};
+use crate::meta::{TakenOver, base_labels, owner_reference, uid};
 use crate::names::{self, Membership, Place, is_owned_by};
 
 impl<'a> Expansion<'a> {
@@ -87,7 +87,8 @@ impl<'a> Expansion<'a> {
         let mut annotations = template.annotations.clone();
         annotations.remove(labels::annotation::TOPOLOGY_NAME);
         annotations.insert(TEMPLATE_REPLICAS.to_owned(), template.spec.replicas.to_string());
-        let metadata = ObjectMeta {
+        let taken_over = TakenOver::new(&template.labels, &template.annotations);
+        let mut metadata = ObjectMeta {
             name: Some(name.to_owned()),
             namespace: self.set.metadata.namespace.clone(),
             labels: Some(self.clique_labels(place, name, component)),
@@ -97,6 +98,7 @@ impl<'a> Expansion<'a> {
             resource_version: stored.and_then(|stored| stored.metadata.resource_version.clone()),
             ..ObjectMeta::default()
         };
+        taken_over.record(&mut metadata);
         let spec = PodCliqueSpec {
             role_name: template.spec.role_name.clone(),
             pod_spec: with_priority(self.set, &template.spec.pod_spec),

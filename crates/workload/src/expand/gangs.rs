@@ -11,7 +11,7 @@ use grove_api::{PodCliqueSet, PodGang, PodGangSpec, labels};
 use kube::ResourceExt;
 
 use super::Expansion;
-use crate::meta::child_meta;
+use crate::meta::{TakenOver, child_meta};
 use crate::names;
 
 /// Annotations that `kubectl` keeps for itself; copies of them would only be large.
@@ -107,14 +107,16 @@ impl<'a> Expansion<'a> {
     pub fn gang(&self, plan: &GangPlan<'_>) -> PodGang {
         let mut metadata = child_meta(self.set, &plan.name, Some(labels::component::PODGANG));
         let own = metadata.labels.take().unwrap_or_default();
-        let mut all = mirrored(self.set.labels());
+        let (mut all, annotations) = (mirrored(self.set.labels()), mirrored(self.set.annotations()));
+        let taken_over = TakenOver::new(&all, &annotations);
         all.extend(own);
         all.remove(labels::NAME);
         all.insert(labels::PCS_REPLICA_INDEX.to_owned(), plan.replica.to_string());
         all.insert(labels::SCHEDULER_NAME.to_owned(), self.scheduler.to_owned());
         all.extend(plan.base.clone().map(|base| (labels::BASE_PODGANG.to_owned(), base)));
         metadata.labels = Some(all);
-        metadata.annotations = Some(mirrored(self.set.annotations())).filter(|all| !all.is_empty());
+        metadata.annotations = Some(annotations).filter(|all| !all.is_empty());
+        taken_over.record(&mut metadata);
         let groups = plan.cliques.iter().map(|clique| PodGroup {
             name: clique.name.clone(),
             pod_references: vec![],

@@ -1,10 +1,12 @@
 //! PodCliqueScalingGroups.
 
+use std::collections::BTreeMap;
+
 use grove_api::podcliqueset::ScalingGroupTemplate;
 use grove_api::{PodCliqueScalingGroup, PodCliqueScalingGroupSpec, labels};
 
 use super::{Expansion, TEMPLATE_REPLICAS};
-use crate::meta::child_meta;
+use crate::meta::{TakenOver, child_meta};
 use crate::names;
 
 impl Expansion<'_> {
@@ -21,6 +23,7 @@ impl Expansion<'_> {
         let mut annotations = template.annotations.clone();
         annotations.insert(TEMPLATE_REPLICAS.to_owned(), template.replicas().to_string());
         metadata.annotations = Some(annotations);
+        TakenOver::new(&BTreeMap::new(), &template.annotations).record(&mut metadata);
         metadata.finalizers = Some(vec![labels::finalizer::SCALING_GROUP.to_owned()]);
         let stored = self.live.group(&name);
         metadata.resource_version = stored.and_then(|stored| stored.metadata.resource_version.clone());

@@ -406,7 +406,11 @@ fn labels_of_the_set_reach_its_gangs_except_ours_and_kubectls() {
         .insert("kubectl.kubernetes.io/last-applied-configuration".into(), "{}".into());
     let gang = &children(&set, &Stored::default()).gangs[0];
     assert_eq!(label(gang, "kai.scheduler/queue"), Some("team"));
-    assert!(gang.annotations().is_empty());
+    let taken_over = r#"{"labels":["kai.scheduler/queue"]}"#;
+    assert_eq!(
+        gang.annotations(),
+        &[("grove.io/taken-over".to_owned(), taken_over.to_owned())].into()
+    );
 }
 
 fn unique<K: Resource>(objects: &[K]) -> bool {

@@ -54,6 +54,7 @@ fn metadata(clique: &PodClique, new: &NewPod) -> ObjectMeta {
     let mut annotations = clique.annotations().clone();
     annotations.remove(TEMPLATE_REPLICAS);
     annotations.remove(labels::annotation::TOPOLOGY_NAME);
+    annotations.remove(labels::annotation::TAKEN_OVER);
     ObjectMeta {
         name: Some(new.name.clone()),
         namespace: clique.metadata.namespace.clone(),
