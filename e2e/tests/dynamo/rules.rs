@@ -3,7 +3,7 @@
 use anyhow::{Context as _, Result, ensure};
 use grove_admission::Webhook;
 use grove_admission::review::Request;
-use grove_api::ClusterTopology;
+use grove_api::{ClusterTopology, PodCliqueSet};
 use grove_e2e::eventually;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
@@ -127,6 +127,30 @@ async fn what_is_refused_on_create() -> Result<()> {
     refused(&stage, &restart, "spec.restart: Forbidden: must be unset on create").await
 }
 
+async fn give_topology(stage: &Stage, name: &str) -> Result<()> {
+    let levels =
+        json!([{"domain": "rack", "key": "example.com/rack"}, {"domain": "host", "key": "kubernetes.io/hostname"}]);
+    let topology = serde_json::from_value(json!({"metadata": {"name": name}, "spec": {"levels": levels}}))?;
+    let topologies: Api<ClusterTopology> = Api::all(stage.client.clone());
+    topologies.create(&PostParams::default(), &topology).await?;
+    Ok(())
+}
+
+/// The topology goes, by an admin who insists.
+async fn lose_topology(stage: &Stage, name: &str) -> Result<()> {
+    let topologies: Api<ClusterTopology> = Api::all(stage.client.clone());
+    topologies.delete(name, &DeleteParams::default()).await?;
+    let lifted = Patch::Merge(json!({"metadata": {"finalizers": null}}));
+    // It is gone already if nobody had come to hold it.
+    let _ = topologies.patch(name, &PatchParams::default(), &lifted).await;
+    eventually("the topology to be gone", LIMIT, async || -> Result<()> {
+        ensure!(topologies.get_opt(name).await?.is_none(), "it is there");
+        Ok(())
+    })
+    .await?;
+    Ok(())
+}
+
 pub(crate) async fn edit(stage: &Stage, name: &str, patch: Value) -> Result<(), kube::Error> {
     let graphs = stage.graphs("v1beta1");
     graphs
@@ -139,13 +163,7 @@ pub(crate) async fn edit(stage: &Stage, name: &str, patch: Value) -> Result<(), 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_refused_on_update_and_what_never_is() -> Result<()> {
     let stage = Stage::new("update").await?;
-    let topologies: Api<ClusterTopology> = Api::all(stage.client.clone());
-    let levels =
-        json!([{"domain": "rack", "key": "example.com/rack"}, {"domain": "host", "key": "kubernetes.io/hostname"}]);
-    let topology = json!({"metadata": {"name": "passing"}, "spec": {"levels": levels}});
-    topologies
-        .create(&PostParams::default(), &serde_json::from_value(topology)?)
-        .await?;
+    give_topology(&stage, "passing").await?;
     let constraint = json!({"clusterTopologyName": "passing", "packDomain": "rack"});
     stage
         .create(&set(new("a"), "/spec/topologyConstraint", constraint))
@@ -177,16 +195,8 @@ async fn what_is_refused_on_update_and_what_never_is() -> Result<()> {
     let message = format!("spec.components[0].topologyConstraint: Forbidden: {TOPOLOGY}");
     forbidden("bare", json!({"spec": {"components": components}}), &message).await?;
 
-    // The topology goes, by an admin who insists.
-    topologies.delete("passing", &DeleteParams::default()).await?;
-    let lifted = Patch::Merge(json!({"metadata": {"finalizers": null}}));
-    // It is gone already if nobody had come to hold it.
-    let _ = topologies.patch("passing", &PatchParams::default(), &lifted).await;
-    eventually("the topology to be gone", LIMIT, async || -> Result<()> {
-        ensure!(topologies.get_opt("passing").await?.is_none(), "it is there");
-        Ok(())
-    })
-    .await?;
+    stage.says("a", "TopologyConstraintsEnforced", "True").await?;
+    lose_topology(&stage, "passing").await?;
     stage.says("a", "TopologyConstraintsEnforced", "False").await?;
     edit(&stage, "a", json!({"metadata": {"labels": {"team": "chat"}}}))
         .await
@@ -197,6 +207,38 @@ async fn what_is_refused_on_update_and_what_never_is() -> Result<()> {
         .await
         .context("a number of replicas")?;
     Ok(())
+}
+
+/// The framework has the last word on what is made of a graph: a set that it refuses is told on the graph in its words, and
+/// made as soon as it is taken.
+// shows: DGD-33
+#[tokio::test(flavor = "multi_thread")]
+async fn a_set_that_the_framework_refuses_is_told_on_the_graph() -> Result<()> {
+    let stage = Stage::new("refused").await?;
+    give_topology(&stage, "fleeting").await?;
+    let constraint = json!({"clusterTopologyName": "fleeting", "packDomain": "rack"});
+    stage
+        .create(&set(new("a"), "/spec/topologyConstraint", constraint))
+        .await?;
+    stage.says("a", "TopologyConstraintsEnforced", "True").await?;
+    lose_topology(&stage, "fleeting").await?;
+    let sets: Api<PodCliqueSet> = Api::namespaced(stage.client.clone(), &stage.namespace);
+    sets.delete("a", &DeleteParams::default()).await?;
+    eventually("the refusal to be told", LIMIT, async || -> Result<()> {
+        let status = stage.stored("a").await?.status.unwrap_or_default();
+        let ready = status.conditions.iter().find(|condition| condition.type_ == "Ready");
+        let words = "ClusterTopology 'fleeting' not found";
+        let told = ready.is_some_and(|ready| ready.status == "False" && ready.message.contains(words));
+        ensure!(told && status.state.as_deref() == Some("failed"), "{status:?}");
+        Ok(())
+    })
+    .await?;
+    ensure!(
+        sets.get_opt("a").await?.is_none(),
+        "a set without its constraint was made"
+    );
+    give_topology(&stage, "fleeting").await?;
+    stage.says("a", "TopologyConstraintsEnforced", "True").await
 }
 
 /// The operator may not read topologies: nothing can be promised, and trying again would not help.

@@ -1,7 +1,7 @@
 //! Which webhooks the API server calls: the webhook configurations as a pure function of ours, and their upkeep.
 //!
-//! They fail closed and are asked of our own kinds only; the operator's own writes are not asked about, so that it can
-//! write before its webhooks serve.
+//! They fail closed and are asked of our own kinds only; the operator's own writes, save the sets that it makes, are not
+//! asked about, so that it can write before its webhooks serve.
 
 mod conversion;
 mod upkeep;
@@ -97,7 +97,7 @@ fn mutating(webhook: Webhook, policy: &Policy, endpoint: &Endpoint, authorities:
         admission_review_versions: vec!["v1".to_owned()],
         client_config: endpoint.client_config(webhook.path(), authorities),
         failure_policy: Some("Fail".to_owned()),
-        match_conditions: Some(vec![not_the_operator(policy)]),
+        match_conditions: Some(vec![not_the_operator(webhook, policy)]),
         match_policy: Some("Exact".to_owned()),
         rules: Some(rules(webhook)),
         side_effects: "None".to_owned(),
@@ -112,7 +112,7 @@ fn validating(webhook: Webhook, policy: &Policy, endpoint: &Endpoint, authoritie
         admission_review_versions: vec!["v1".to_owned()],
         client_config: endpoint.client_config(webhook.path(), authorities),
         failure_policy: Some("Fail".to_owned()),
-        match_conditions: Some(vec![not_the_operator(policy)]),
+        match_conditions: Some(vec![not_the_operator(webhook, policy)]),
         match_policy: Some(match_policy(webhook).to_owned()),
         object_selector: (webhook == Webhook::Authorizer).then(managed),
         rules: Some(rules(webhook)),
@@ -148,12 +148,19 @@ fn managed() -> LabelSelector {
     }
 }
 
-fn not_the_operator(policy: &Policy) -> MatchCondition {
+/// What the operator writes needs nobody's answer. A set that it makes, from a graph, is judged as everybody's is: it must not
+/// come to run without a topology that it demands.
+fn not_the_operator(webhook: Webhook, policy: &Policy) -> MatchCondition {
     // CEL takes the escapes of JSON.
     let user = serde_json::Value::from(policy.operator.as_str());
+    let is_other = format!("request.userInfo.username != {user}");
+    let expression = match webhook {
+        Webhook::ValidateSet => format!("request.operation == \"CREATE\" || {is_other}"),
+        _ => is_other,
+    };
     MatchCondition {
         name: "not-the-operator".to_owned(),
-        expression: format!("request.userInfo.username != {user}"),
+        expression,
     }
 }
 
@@ -305,10 +312,14 @@ mod tests {
             assert_eq!(webhook.failure_policy.as_deref(), Some("Fail"));
             assert_eq!(webhook.timeout_seconds, Some(10));
             let condition = &webhook.match_conditions.as_ref().unwrap()[0];
-            assert_eq!(
-                condition.expression,
-                r#"request.userInfo.username != "the \"operator\"""#
-            );
+            let makes_a_set = webhook.name == webhook_name(Webhook::ValidateSet);
+            let opening = if makes_a_set {
+                r#"request.operation == "CREATE" || "#
+            } else {
+                ""
+            };
+            let expression = format!(r#"{opening}request.userInfo.username != "the \"operator\"""#);
+            assert_eq!(condition.expression, expression);
             let service = webhook.client_config.service.as_ref().unwrap();
             assert!(service.path.as_ref().unwrap().starts_with("/webhooks/"));
             assert_eq!((service.namespace.as_str(), service.port), ("ns", Some(2750)));

@@ -46,7 +46,9 @@ async fn bring_in_order(
     errors.extend(shell.carry_out(graph, made.accounts).await);
     errors.extend(shell.carry_out(graph, made.roles).await);
     errors.extend(shell.carry_out(graph, made.role_bindings).await);
-    errors.extend(write_set(shell, graph, made.set).await);
+    let of_set = write_set(shell, graph, made.set).await;
+    let again = again(&of_set);
+    errors.extend(of_set);
     errors.extend(scale(shell, graph).await);
     errors.extend(shell.carry_out(graph, made.services).await);
     errors.extend(scaling::keep(shell, graph, made.adapters).await);
@@ -56,7 +58,16 @@ async fn bring_in_order(
         .map(ToString::to_string)
         .collect();
     let failure = (!told.is_empty()).then(|| told.join("; "));
-    outcome(&errors).and(keep_status(shell, graph, failure.as_deref()).await)
+    let outcome = outcome(&errors).and(again);
+    outcome.and(keep_status(shell, graph, failure.as_deref()).await)
+}
+
+/// A set may be refused for what is none of its own, such as a topology that is not there, and nobody tells when that is
+/// mended: it is tried again, ever later.
+fn again(of_set: &[WriteError]) -> Outcome {
+    let mut refused = of_set.iter().filter(|error| matches!(error, WriteError::Refused(_)));
+    let refused = refused.next().map(|error| Outcome::Failed(error.to_string()));
+    refused.unwrap_or(Outcome::Settled)
 }
 
 /// The graph's own set that stays, if there is one.
