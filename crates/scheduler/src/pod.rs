@@ -43,6 +43,12 @@ pub(crate) fn is_gated_by_grove(pod: &Pod) -> bool {
     gates(pod).any(|gate| gate == labels::SCHEDULING_GATE)
 }
 
+/// Waits for room before others of lower priority, and takes it from nobody.
+pub(crate) fn never_preempts(pod: &Pod) -> bool {
+    let policy = pod.spec.as_ref().and_then(|spec| spec.preemption_policy.as_deref());
+    policy == Some("Never")
+}
+
 /// Whether nothing changed that placement looks at; a kubelet reports much else.
 pub(crate) fn is_same(old: &Pod, new: &Pod) -> bool {
     old.spec == new.spec

@@ -121,7 +121,8 @@ impl Core {
         let record = self.records.entry(unit.clone()).or_default();
         record.guards.clear();
         let is_hopeless = record.said.as_ref().is_some_and(is_hopeless);
-        let may_evict = rank.priority.0 > self.state.lowest_priority();
+        let may_evict = rank.priority.0 > self.state.lowest_priority()
+            && !self.state.waiting(unit).iter().any(|pod| pod::never_preempts(pod));
         let is_aged = now >= rank.since + AGED;
         // One is kept at a time: it lies idle.
         let may_keep = is_aged && self.holds.values().all(|hold| hold.until.is_some());

@@ -7,14 +7,18 @@ use grove_simcluster::fault::Moment;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::scheduling::v1::PriorityClass;
-use kube::api::{Api, Patch, PatchParams, PostParams};
+use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::json;
 
 use crate::support::{SCHEDULER, World, nodes, set};
 
 pub(crate) async fn class(world: &World, name: &str, value: i32) {
+    class_with(world, name, &format!("value: {value}")).await;
+}
+
+async fn class_with(world: &World, name: &str, fields: &str) {
     let manifest =
-        format!("apiVersion: scheduling.k8s.io/v1\nkind: PriorityClass\nmetadata: {{name: {name}}}\nvalue: {value}\n");
+        format!("apiVersion: scheduling.k8s.io/v1\nkind: PriorityClass\nmetadata: {{name: {name}}}\n{fields}\n");
     let class: PriorityClass = serde_saphyr::from_str(&manifest).expect("a class");
     let api = Api::<PriorityClass>::all(world.client.clone());
     api.create(&PostParams::default(), &class)
@@ -99,6 +103,27 @@ async fn nobody_makes_room_for_an_equal() {
         .await;
     world.settle().await;
     assert_eq!(world.audit().binds, 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_gang_that_never_preempts_waits_and_comes_first() {
+    let world = World::new(nodes(1, 1, 2)).await;
+    class_with(&world, "patient", "value: 1000\npreemptionPolicy: Never").await;
+    world.create::<PodCliqueSet>(&set("a", 2, 8, "rack")).await;
+    world.await_scheduled("a-0", ("True", "Placed")).await;
+    world.create::<PodCliqueSet>(&set("b", 2, 8, "rack")).await;
+    world.create::<PodCliqueSet>(&important("p", 2, "patient")).await;
+    for gang in ["b-0", "p-0"] {
+        world.await_scheduled(gang, ("False", "InsufficientCapacity")).await;
+    }
+    world.settle().await;
+    assert_eq!(whole(&world, &["a", "b", "p"]).await, 1, "nobody makes room for it");
+    let sets = world.all::<PodCliqueSet>();
+    sets.delete("a", &DeleteParams::default()).await.expect("a set");
+    world.await_scheduled("p-0", ("True", "Placed")).await;
+    world.settle().await;
+    assert_eq!(whole(&world, &["b"]).await, 0);
+    world.audit();
 }
 
 async fn budget(world: &World, set: &str) {
