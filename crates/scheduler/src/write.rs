@@ -206,6 +206,7 @@ impl Writer {
         Done::Other
     }
 
+    /// Sent again until there is a clear answer: half a gang would stay bound.
     async fn release(&self, pod: &Pod) -> Done {
         let parameters = DeleteParams {
             preconditions: Some(Preconditions {
@@ -214,9 +215,16 @@ impl Writer {
             }),
             ..DeleteParams::default()
         };
-        let name = pod.name_any();
-        if let Err(error) = self.pods(pod).delete(&name, &parameters).await {
-            tracing::warn!(pod = name, %error, "a pod of a gang that is not whole could not be released");
+        let (api, name) = (self.pods(pod), pod.name_any());
+        let mut failures = 0;
+        while let Err(error) = api.delete(&name, &parameters).await {
+            // Gone already, or another pod of the name.
+            if matches!(&error, kube::Error::Api(status) if matches!(status.code, 404 | 409)) {
+                break;
+            }
+            failures += 1;
+            tracing::warn!(pod = name, %error, "a pod of a gang that is not whole could not be released; sent again");
+            tokio::time::sleep(Backoff::OBJECT.after(failures)).await;
         }
         Done::Other
     }

@@ -119,6 +119,24 @@ fn becoming(graph: &DynamoGraphDeployment, conditions: &Conditions<'_>) -> Vec<V
     let Some(rules) = conditions.rules else {
         return Vec::new();
     };
+    of_set(workload::create(&translation.set, rules))
+}
+
+/// Whether its PodCliqueSet may become what the graph would make of it: the operator's own changes pass by admission.
+pub(super) fn change(
+    old: &DynamoGraphDeployment,
+    new: &DynamoGraphDeployment,
+    conditions: &Conditions<'_>,
+) -> Vec<Violation> {
+    let both = [old, new].map(|graph| translate(graph, conditions.around));
+    let [Ok(old), Ok(new)] = both else {
+        // What cannot become a set has none.
+        return Vec::new();
+    };
+    of_set(workload::update(&old.set, &new.set))
+}
+
+fn of_set(found: Vec<Violation>) -> Vec<Violation> {
     let told = |found: Violation| Violation {
         message: format!(
             "the PodCliqueSet made from it would be refused: {}: {}",
@@ -126,8 +144,5 @@ fn becoming(graph: &DynamoGraphDeployment, conditions: &Conditions<'_>) -> Vec<V
         ),
         ..found
     };
-    workload::create(&translation.set, rules)
-        .into_iter()
-        .map(told)
-        .collect()
+    found.into_iter().map(told).collect()
 }

@@ -53,11 +53,19 @@ pub fn create(graph: &DynamoGraphDeployment, reading: Option<&Reading>, conditio
 
 /// Why `old` may not become `new`.
 pub fn update(old: &DynamoGraphDeployment, new: &DynamoGraphDeployment, conditions: &Conditions<'_>) -> Vec<Violation> {
-    if new.metadata.deletion_timestamp.is_some() || old.spec == new.spec {
+    if new.metadata.deletion_timestamp.is_some() {
         return Vec::new();
+    }
+    if old.spec == new.spec {
+        // Metadata can always change, but what asks for another pathway would be passed over in silence.
+        let turned = scope::pathway(new).filter(|found| scope::pathway(old).as_ref() != Some(found));
+        return turned.into_iter().collect();
     }
     let mut found = update::violations(old, new);
     found.extend(graph::violations(new, conditions));
+    if found.is_empty() {
+        found.extend(graph::change(old, new, conditions));
+    }
     found
 }
 

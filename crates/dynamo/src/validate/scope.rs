@@ -116,7 +116,7 @@ fn judged(path: &str, written: &BTreeMap<String, Value>, known: &[(&str, &str)])
 }
 
 /// Graphs run as gangs of Grove here, in no other way.
-fn pathway(graph: &DynamoGraphDeployment) -> Option<Violation> {
+pub(super) fn pathway(graph: &DynamoGraphDeployment) -> Option<Violation> {
     let says = |annotation: &str| graph.annotations().get(annotation).map(String::as_str);
     let (annotation, said) = match (says(words::ENABLE_GROVE), says(words::PROVIDER)) {
         (Some("false"), _) => (words::ENABLE_GROVE, "false"),

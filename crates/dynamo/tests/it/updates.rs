@@ -145,3 +145,32 @@ fn metadata_can_always_change() {
     );
     assert_eq!(messages(&old, &leaving), Vec::<String>::new());
 }
+
+/// The operator's own changes of a set pass by admission, so what cannot change in a set cannot change through its graph.
+#[test]
+fn what_is_fixed_in_the_set_cannot_change_through_the_graph() {
+    let multinode = |module: &str| {
+        with_worker(json!({
+            "multinode": {"nodeCount": 2},
+            "podTemplate": {"spec": {"containers": [{"name": "main", "image": "server", "command": ["python3"],
+                "args": ["-m", module, "--model", "m"], "resources": {"limits": {"nvidia.com/gpu": "1"}}}]}},
+        }))
+    };
+    let (old, new) = (multinode("dynamo.vllm"), multinode("dynamo.trtllm"));
+    let found = messages(&old, &new);
+    let opening = "the PodCliqueSet made from it would be refused: spec.template";
+    assert!(
+        !found.is_empty() && found.iter().all(|told| told.starts_with(opening)),
+        "{found:#?}"
+    );
+}
+
+#[test]
+fn another_pathway_cannot_be_asked_for_later() {
+    let old = graph(json!({}));
+    let elsewhere = json!({"metadata": {"annotations": {"nvidia.com/enable-grove": "false"}}});
+    let new = changed(&old, elsewhere);
+    assert!(messages(&old, &new).iter().any(|told| told.contains("enable-grove")));
+    // One that was stored so can still be edited.
+    assert_eq!(messages(&new, &new), Vec::<String>::new());
+}
