@@ -36,7 +36,7 @@ const LEADERS: usize = 2;
 pub(super) const NAMESPACE: &str = "default";
 
 const PAGE: u32 = 500;
-const PAUSE: Duration = Duration::from_millis(250);
+const PAUSE: Duration = Duration::from_millis(500);
 /// Nothing is expected to stand still for so long.
 const STANDSTILL_MAX: Duration = Duration::from_secs(300);
 

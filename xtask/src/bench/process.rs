@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use grove_e2e::kit::Program;
-use grove_e2e::{ControlPlane, Identity, eventually};
+use grove_e2e::{ControlPlane, Identity, eventually, guarded};
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -26,7 +26,7 @@ pub(super) struct Usage {
     pub(super) peak_rss_mib: f64,
 }
 
-/// A program that is measured. It is killed when dropped.
+/// A program that is measured. It is killed when dropped, and when we are.
 pub(super) struct Measured {
     process: Child,
     name: &'static str,
@@ -66,7 +66,7 @@ impl Measured {
 
     /// `grove cluster`: an embedded cluster of so many nodes. It is there when its kubeconfig is.
     pub(super) async fn cluster(grove: &Path, nodes: usize, kubeconfig: &Path) -> Result<Self> {
-        let mut command = Command::new(grove);
+        let mut command = Command::from(guarded(grove));
         command.args(["cluster", "--nodes", &nodes.to_string(), "--kubeconfig"]);
         command.arg(kubeconfig);
         let mut cluster = Self::start("cluster", TempDir::new()?, command)?;
@@ -87,7 +87,7 @@ impl Measured {
     /// The cluster's own scheduler, without the limit on its requests that it has by default.
     pub(super) fn kube_scheduler(plane: &ControlPlane) -> Result<Self> {
         let kubeconfig = plane.kubeconfig(Identity::Scheduler);
-        let mut command = Command::new(plane.kit().path(Program::Scheduler));
+        let mut command = Command::from(guarded(plane.kit().path(Program::Scheduler)));
         command.arg("--kubeconfig").arg(kubeconfig).args([
             "--leader-elect=false",
             "--secure-port=0",
@@ -102,7 +102,7 @@ impl Measured {
         let path = folder.path().join("config.yaml");
         let head = "apiVersion: operator.config.grove.io/v1alpha1\nkind: OperatorConfiguration\nlogLevel: error\n";
         fs::write(&path, format!("{head}{config}"))?;
-        let mut command = Command::new(grove);
+        let mut command = Command::from(guarded(grove));
         command
             .args([name, "--config"])
             .arg(&path)
@@ -118,7 +118,7 @@ impl Measured {
             .stderr(log)
             .kill_on_drop(true)
             .spawn()
-            .with_context(|| format!("cannot start {}", command.as_std().get_program().display()))?;
+            .with_context(|| format!("cannot start the {name}"))?;
         Ok(Self {
             process,
             name,
