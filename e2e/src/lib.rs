@@ -33,4 +33,5 @@ pub use binary::{BinaryError, binary, binary_for_test, cargo};
 pub use control_plane::{Builder, ControlPlane, Shared, StartError};
 pub use credentials::{ClientError, CredentialsError, Identity};
 pub use nodes::node;
+pub use process::guarded;
 pub use wait::{NotYet, eventually};

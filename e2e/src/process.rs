@@ -4,7 +4,7 @@
 //! pipe is held by us alone; however we end, by return, panic or `kill -9`, the kernel closes it, and the shell
 //! kills its group. Nothing is ever killed by a remembered number that may belong to someone else by now.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::process::CommandExt;
@@ -86,13 +86,22 @@ impl Drop for Guarded {
 
 fn start(command: &[OsString], dir: &Path, log: &Path) -> io::Result<Child> {
     let out = File::create(log)?;
-    shell(GUARD)
-        .args(command)
+    let (program, args) = command.split_first().ok_or(io::ErrorKind::InvalidInput)?;
+    guarded(program)
+        .args(args)
         .current_dir(dir)
         .env("GOGC", GARBAGE_PERCENT)
         .stdout(out.try_clone()?)
         .stderr(out)
         .spawn()
+}
+
+/// A command that starts `program`, to which its arguments are added. What it starts has the program's process id, and
+/// ends with us, as long as nobody takes its stdin.
+pub fn guarded(program: impl AsRef<OsStr>) -> Command {
+    let mut command = shell(GUARD);
+    command.arg(program);
+    command
 }
 
 /// Removes a directory when dropped, or when this process ends in any other way.

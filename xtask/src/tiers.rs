@@ -114,7 +114,7 @@ fn tier_of(tier: Tier, total: &mut Count) -> Result<()> {
             let named = suites.iter().flat_map(|suite| ["--test", suite]);
             let tests = ["test", "--workspace", "--no-fail-fast"];
             counted(&tests.into_iter().chain(named).collect::<Vec<_>>(), total)?;
-            bench::run_quick()
+            bench::try_everything()
         }
     }
 }

@@ -9,7 +9,7 @@ use futures::{StreamExt, TryStreamExt};
 use grove_api::labels;
 use grove_workload::observed::PodFields;
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::{Api, WatchEvent, WatchParams};
+use kube::api::{Api, ListParams, WatchEvent, WatchParams};
 use kube::{Client, ResourceExt};
 
 /// The API server ends a watch after this many seconds.
@@ -33,13 +33,15 @@ pub(super) struct Bound {
 pub(super) struct Follower {
     pods: Api<PodFields>,
     parameters: WatchParams,
+    /// UIDs of the pods that were there before.
+    before: BTreeSet<String>,
     /// What was seen last.
     version: String,
     events: BoxStream<'static, Result<WatchEvent<PodFields>, kube::Error>>,
 }
 
 impl Follower {
-    /// Watches the operator's pods from now on: those that are there already are not counted.
+    /// Watches the operator's pods from now on.
     pub(super) async fn open(client: &Client, namespace: &str) -> Result<Self> {
         let selector = format!("{}={}", labels::MANAGED_BY, labels::MANAGED_BY_OPERATOR);
         Self::of(client, namespace, &selector).await
@@ -49,14 +51,16 @@ impl Follower {
     pub(super) async fn of(client: &Client, namespace: &str, selector: &str) -> Result<Self> {
         let pods = Api::<PodFields>::namespaced(client.clone(), namespace);
         let now = Api::<Pod>::namespaced(client.clone(), namespace)
-            .list_metadata(&kube::api::ListParams::default().limit(1))
+            .list_metadata(&ListParams::default().labels(selector))
             .await?;
+        let before = now.items.iter().filter_map(ResourceExt::uid).collect();
         let version = now.metadata.resource_version.unwrap_or_default();
         let parameters = WatchParams::default().labels(selector).timeout(WATCH_SECS);
         let events = pods.watch(&parameters, &version).await?.boxed();
         Ok(Self {
             pods,
             parameters,
+            before,
             version,
             events,
         })
@@ -82,7 +86,8 @@ impl Follower {
         }
     }
 
-    /// Waits until this many pods have been made and none of them is held.
+    /// Waits until this many pods have been made and none of them is held. Those that were there before are not counted,
+    /// and one that takes another's name is another one.
     pub(super) async fn all(&mut self, pods: usize) -> Result<Times> {
         let (mut held, mut free) = (BTreeSet::new(), BTreeSet::new());
         let mut created = None;
@@ -92,13 +97,16 @@ impl Follower {
                 .next()
                 .await
                 .with_context(|| format!("{made} of {pods} pods were made, {} released", free.len()))?;
-            let name = pod.name_any();
+            let uid = pod.uid().unwrap_or_default();
+            if self.before.contains(&uid) {
+                continue;
+            }
             match pod.spec.scheduling_gates.is_empty() {
                 true => {
-                    held.remove(&name);
-                    free.insert(name);
+                    held.remove(&uid);
+                    free.insert(uid);
                 }
-                false => drop(held.insert(name)),
+                false => drop(held.insert(uid)),
             }
             if held.len() + free.len() >= pods {
                 created.get_or_insert_with(Instant::now);

@@ -3,6 +3,8 @@
 
 mod rate;
 mod stage;
+mod summary;
+mod sweep;
 mod wait;
 
 use std::path::Path;
@@ -10,6 +12,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use serde::Serialize;
 
+use super::results::Section;
 use super::{Manner, Output};
 use stage::Stage;
 
@@ -68,6 +71,9 @@ struct Row {
     peak_rss_mib: f64,
     kube_scheduler_cpu_s: Option<f64>,
     kube_scheduler_peak_rss_mib: Option<f64>,
+    /// What the numbers above are made of, where rounds were run.
+    #[serde(skip)]
+    rounds: Vec<rate::Round>,
 }
 
 impl Row {
@@ -82,6 +88,17 @@ impl Row {
             ..Self::default()
         }
     }
+}
+
+/// Everything about the scheduler.
+pub(super) async fn part(grove: &Path, is_quick: bool) -> Result<Vec<Section>> {
+    let (sizes, swept) = match is_quick {
+        true => (Sizes::QUICK, sweep::Sizes::QUICK),
+        false => (Sizes::FULL, sweep::Sizes::FULL),
+    };
+    let rows = measure(grove, "", sizes).await?;
+    let (swept, used) = sweep::measure(grove, swept).await?;
+    Ok(summary::scheduler(&rows, &swept, &used))
 }
 
 pub(super) fn run(args: &Args) -> Result<()> {

@@ -5,6 +5,7 @@ use anyhow::Result;
 
 use super::super::follow::Follower;
 use super::super::process::{Measured, Usage};
+use super::super::results::median;
 use super::Row;
 use super::stage::{GROVE, GangSpec, KUBE, NAMESPACE, NOBODY, Stage};
 
@@ -15,6 +16,33 @@ struct Run {
     pods_per_s: f64,
     /// Of the program that bound; a bare client has none.
     usage: Option<Usage>,
+}
+
+/// What all arms did in one round.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Round {
+    pub(super) pods_per_s: f64,
+    pub(super) kube_pods_per_s: f64,
+    pub(super) bare_pods_per_s: f64,
+    pub(super) cpu_s: f64,
+    pub(super) kube_cpu_s: f64,
+    pub(super) peak_rss_mib: f64,
+    pub(super) kube_peak_rss_mib: f64,
+}
+
+impl Round {
+    fn of(grove: &Run, kube: &Run, bare: &Run) -> Self {
+        let used = |run: &Run, of: fn(Usage) -> f64| run.usage.map_or(f64::NAN, of);
+        Self {
+            pods_per_s: grove.pods_per_s,
+            kube_pods_per_s: kube.pods_per_s,
+            bare_pods_per_s: bare.pods_per_s,
+            cpu_s: used(grove, |usage| usage.cpu_s),
+            kube_cpu_s: used(kube, |usage| usage.cpu_s),
+            peak_rss_mib: used(grove, |usage| usage.peak_rss_mib),
+            kube_peak_rss_mib: used(kube, |usage| usage.peak_rss_mib),
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -33,31 +61,32 @@ pub(super) async fn measure(stage: &Stage, gangs: usize, rounds: usize) -> Resul
     for arm in [Arm::Bare, Arm::Kube, Arm::Grove] {
         run(stage, few, arm).await?;
     }
-    let (mut grove, mut kube, mut bare) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut all, mut bound_s) = (Vec::new(), Vec::new());
     for round in 1..=rounds {
         eprintln!("gangs of 8 in a rack, {} nodes: round {round} of {rounds}", stage.nodes);
-        grove.push(run(stage, &gangs, Arm::Grove).await?);
-        kube.push(run(stage, &gangs, Arm::Kube).await?);
-        bare.push(run(stage, &gangs, Arm::Bare).await?);
+        let grove = run(stage, &gangs, Arm::Grove).await?;
+        let kube = run(stage, &gangs, Arm::Kube).await?;
+        let bare = run(stage, &gangs, Arm::Bare).await?;
+        bound_s.push(grove.bound_s);
+        all.push(Round::of(&grove, &kube, &bare));
     }
-    let rate = |runs: &[Run]| median(runs.iter().map(|run| run.pods_per_s).collect());
-    let [pods_per_s, kube_per_s, bare_per_s] = [&grove, &kube, &bare].map(|runs| rate(runs));
+    let middle = |of: fn(&Round) -> f64| median(all.iter().map(of).collect());
+    let most = |of: fn(&Round) -> f64| all.iter().map(of).fold(0.0, f64::max);
+    let (pods_per_s, kube_per_s) = (middle(|round| round.pods_per_s), middle(|round| round.kube_pods_per_s));
+    let bare_per_s = middle(|round| round.bare_pods_per_s);
     let pods = gangs.iter().map(|gang| gang.pods).sum();
+    let used = (middle(|round| round.cpu_s), most(|round| round.peak_rss_mib));
     Ok(Row {
-        bound_s: Some(median(grove.iter().map(|run| run.bound_s).collect())),
+        bound_s: Some(median(bound_s)),
         pods_per_s: Some(pods_per_s),
         bare_bind_pods_per_s: Some(bare_per_s),
         kube_scheduler_pods_per_s: Some(kube_per_s),
         ratio_bare: Some(pods_per_s / bare_per_s),
         ratio_kube_scheduler: Some(pods_per_s / kube_per_s),
-        kube_scheduler_cpu_s: Some(cpu_s(&kube)),
-        kube_scheduler_peak_rss_mib: Some(peak_rss_mib(&kube)),
-        ..Row::of(
-            "gangs of 8 in a rack",
-            stage.nodes,
-            (gangs.len(), pods),
-            (cpu_s(&grove), peak_rss_mib(&grove)),
-        )
+        kube_scheduler_cpu_s: Some(middle(|round| round.kube_cpu_s)),
+        kube_scheduler_peak_rss_mib: Some(most(|round| round.kube_peak_rss_mib)),
+        rounds: all,
+        ..Row::of("gangs of 8 in a rack", stage.nodes, (gangs.len(), pods), used)
     })
 }
 
@@ -99,39 +128,4 @@ async fn run(stage: &Stage, gangs: &[GangSpec<'_>], arm: Arm) -> Result<Run> {
         pods_per_s: (pods - 1) as f64 / bound_s,
         usage,
     })
-}
-
-fn cpu_s(runs: &[Run]) -> f64 {
-    median(
-        runs.iter()
-            .filter_map(|run| run.usage)
-            .map(|usage| usage.cpu_s)
-            .collect(),
-    )
-}
-
-fn peak_rss_mib(runs: &[Run]) -> f64 {
-    let peaks = runs.iter().filter_map(|run| run.usage).map(|usage| usage.peak_rss_mib);
-    peaks.fold(0.0, f64::max)
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    match values.len() {
-        0 => f64::NAN,
-        count if count % 2 == 1 => values[count / 2],
-        count => f64::midpoint(values[count / 2 - 1], values[count / 2]),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_median_is_in_the_middle() {
-        assert_eq!(median(vec![3.0, 1.0, 2.0]), 2.0);
-        assert_eq!(median(vec![4.0, 1.0]), 2.5);
-        assert!(median(vec![]).is_nan());
-    }
 }

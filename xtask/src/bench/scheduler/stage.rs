@@ -7,7 +7,6 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use futures::{StreamExt, TryStreamExt, stream};
 use grove_api::{PodGang, labels};
 use grove_e2e::{ControlPlane, Identity, node};
 use k8s_openapi::api::core::v1::{Node, NodeCondition, Pod};
@@ -15,10 +14,9 @@ use kube::Client;
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams, PostParams};
 use serde_json::{Value, json};
 
-use super::super::bare;
+use super::super::bare::{self, create_namespace};
 use super::super::operator::install;
 use super::super::process::Measured;
-use super::super::throughput::create_namespace;
 
 const RACK_HOSTS: usize = 16;
 const BLOCK_RACKS: usize = 20;
@@ -84,6 +82,17 @@ impl<'a> GangSpec<'a> {
         }
     }
 
+    /// Pods without GPUs, sixteen of which fit on a node: a thousand find room on a hundred nodes.
+    pub(super) fn of_any_size(name: &'a str, pods: usize) -> Self {
+        let within = if pods <= GANG_PODS { RACK } else { BLOCK };
+        Self {
+            name,
+            pods,
+            gpus: 0,
+            within,
+        }
+    }
+
     fn pod(&self, index: usize, scheduler: &str) -> Result<DynamicObject> {
         let name = self.pod_name(index);
         pod(&name, (self.name, scheduler), self.gpus)
@@ -111,7 +120,13 @@ impl<'a> GangSpec<'a> {
 }
 
 fn pod(name: &str, (gang, scheduler): (&str, &str), gpus: usize) -> Result<DynamicObject> {
-    let amounts = json!({"cpu": "4", "memory": "32Gi", "nvidia.com/gpu": gpus.to_string()});
+    let mut limits = json!({});
+    if gpus > 0 {
+        limits["nvidia.com/gpu"] = json!(gpus.to_string());
+    }
+    let mut amounts = limits.clone();
+    amounts["cpu"] = json!("4");
+    amounts["memory"] = json!("32Gi");
     let pod = json!({
         "apiVersion": "v1", "kind": "Pod",
         "metadata": {"name": name, "labels": {labels::PODGANG: gang}},
@@ -119,7 +134,7 @@ fn pod(name: &str, (gang, scheduler): (&str, &str), gpus: usize) -> Result<Dynam
             "schedulerName": scheduler,
             "containers": [{
                 "name": "main", "image": "registry.example/server:1",
-                "resources": {"requests": amounts, "limits": {"nvidia.com/gpu": gpus.to_string()}},
+                "resources": {"requests": amounts, "limits": limits},
             }],
         },
     });
@@ -177,7 +192,7 @@ impl Stage {
     }
 
     pub(super) async fn scheduler(&self) -> Result<Measured> {
-        Measured::scheduler(&self.grove, &self.plane.kubeconfig(Identity::Admin)).await
+        Measured::scheduler(&self.grove, &self.plane.kubeconfig(Identity::Admin), "").await
     }
 
     /// Makes pods that wait for a scheduler, and nothing that says that they belong together.
@@ -209,24 +224,14 @@ impl Stage {
 
     /// Binds as a client does that knows beforehand where each pod goes.
     pub(super) async fn bind(&self, namespace: &str, gangs: &[GangSpec<'_>]) -> Result<()> {
-        let pods = Api::<Pod>::namespaced(self.client.clone(), namespace);
         let names = gangs
             .iter()
             .flat_map(|gang| (0..gang.pods).map(|index| gang.pod_name(index)));
-        let bind = |(index, name): (usize, String)| {
-            let pods = &pods;
-            // Four pods on each node, the nodes of a rack one after the other.
-            let target = json!({"apiVersion": "v1", "kind": "Node", "name": host_name(index / 4 % self.nodes)});
-            let binding = json!({"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name}, "target": target});
-            async move {
-                let parameters = PostParams::default();
-                pods.create_subresource::<_, Value>("binding", &name, &parameters, &binding)
-                    .await?;
-                anyhow::Ok(())
-            }
-        };
-        let binds = stream::iter(names.enumerate()).map(bind).buffer_unordered(BINDS);
-        binds.try_collect().await
+        // Four pods on each node, the nodes of a rack one after the other.
+        let places = names
+            .enumerate()
+            .map(|(index, name)| (name, host_name(index / 4 % self.nodes)));
+        bare::bind(&self.client, namespace, places, BINDS).await
     }
 
     /// Deletes the gangs and the pods of a namespace.

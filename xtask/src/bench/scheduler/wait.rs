@@ -9,7 +9,7 @@ use grove_e2e::eventually;
 use kube::api::{Api, ListParams};
 
 use super::super::follow::Follower;
-use super::super::latency::percentiles;
+use super::super::results::percentiles;
 use super::Row;
 use super::stage::{BARE, GANG_PODS, GROVE, GangSpec, NAMESPACE, NOBODY, Stage};
 

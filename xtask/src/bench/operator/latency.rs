@@ -11,17 +11,16 @@ use kube::api::{Api, ObjectMeta, Patch, PatchParams, PostParams};
 use serde::Serialize;
 use serde_json::json;
 
-use super::bare::{self, Copies};
-use super::follow::Follower;
-use super::operator::Stage;
-use super::throughput::{create_namespace, set};
+use super::super::bare::{self, Copies, create_namespace};
+use super::super::follow::Follower;
+use super::super::results::percentiles;
+use super::Stage;
+use super::throughput::{BARE, NAMESPACE, set};
 
-const NAMESPACE: &str = "default";
-const BARE: &str = "bare";
 const PODS: usize = 8;
 
 /// Times from the creation of a set to its last gate.
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 pub(super) struct Latency {
     case: &'static str,
     pub(super) pairs: usize,
@@ -89,24 +88,4 @@ async fn by_bare_client(client: &Client, copies: &Copies, name: &str) -> Result<
     }
     bare::lift_gates(client, BARE, copies.pods().collect()).await?;
     Ok(begun.elapsed().as_secs_f64() * 1e3)
-}
-
-/// The 50th and the 99th of a hundred.
-pub(super) fn percentiles(mut times: Vec<f64>) -> [f64; 2] {
-    times.sort_by(f64::total_cmp);
-    [0.5, 0.99].map(|share| {
-        let rank = (times.len() as f64 * share).ceil() as usize;
-        times.get(rank.saturating_sub(1)).copied().unwrap_or(f64::NAN)
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn percentiles_are_of_what_was_measured() {
-        assert_eq!(percentiles((1..=100).map(f64::from).collect()), [50.0, 99.0]);
-        assert_eq!(percentiles(vec![3.0, 1.0]), [1.0, 3.0]);
-    }
 }

@@ -1,7 +1,14 @@
 //! `cargo xtask bench operator`: each case on a control plane of its own, without controller manager, scheduler and
 //! kubelets: whatever the API server is asked comes from the operator or from us.
 
-use std::path::Path;
+mod acts;
+mod growth;
+mod latency;
+mod requests;
+mod summary;
+mod throughput;
+
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use grove_api::crds;
@@ -10,10 +17,11 @@ use kube::Client;
 use kube::api::{Api, PostParams};
 use kube::runtime::wait::{await_condition, conditions};
 
-use super::latency::{self, Latency};
 use super::process::Measured;
-use super::throughput::{self, Case, Throughput};
+use super::results::Section;
 use super::{Manner, Output};
+use latency::Latency;
+use throughput::{Case, Throughput};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -30,16 +38,55 @@ struct Sizes {
     divide: usize,
     /// Pairs of 8-pod sets, one by the operator and one by the bare client.
     pairs: usize,
+    /// How often everything is measured for the page, and how many of the cases.
+    rounds: usize,
+    cases: usize,
+    /// Pods of one set, for the growth.
+    pods: &'static [usize],
 }
 
 impl Sizes {
-    const FULL: Self = Self { divide: 1, pairs: 100 };
-    const QUICK: Self = Self { divide: 100, pairs: 3 };
+    const FULL: Self = Self {
+        divide: 1,
+        pairs: 100,
+        rounds: 3,
+        cases: usize::MAX,
+        pods: &[1_000, 2_000, 5_000, 10_000],
+    };
+    const QUICK: Self = Self {
+        divide: 100,
+        pairs: 3,
+        rounds: 1,
+        cases: 2,
+        pods: &[5, 20],
+    };
+
+    fn of(is_quick: bool) -> Self {
+        if is_quick { Self::QUICK } else { Self::FULL }
+    }
+}
+
+/// Everything about the operator, several times.
+pub(super) async fn part(grove: &Path, is_quick: bool) -> Result<Vec<Section>> {
+    let sizes = Sizes::of(is_quick);
+    let (mut lives, mut latencies, mut growths) = (Vec::new(), Vec::new(), Vec::new());
+    for round in 1..=sizes.rounds {
+        for case in Case::all(sizes.divide).into_iter().take(sizes.cases) {
+            eprintln!("operator: {}, round {round} of {}", case.name, sizes.rounds);
+            lives.push(throughput::measure(Stage::start(grove).await?, &case).await?);
+        }
+        latencies.push(latency::measure(Stage::start(grove).await?, sizes.pairs).await?);
+        for pods in sizes.pods {
+            eprintln!("operator: one set of {pods} pods, round {round} of {}", sizes.rounds);
+            growths.push(growth::measure(Stage::start(grove).await?, *pods).await?);
+        }
+    }
+    Ok(summary::operator(&lives, &latencies, &growths))
 }
 
 pub(super) fn run(args: &Args) -> Result<()> {
     let grove = args.manner.grove()?;
-    let sizes = if args.manner.quick { Sizes::QUICK } else { Sizes::FULL };
+    let sizes = Sizes::of(args.manner.quick);
     let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
     runtime.block_on(async {
         let mut cases = Vec::new();
@@ -63,6 +110,7 @@ pub(super) struct Stage {
     pub(super) operator: Measured,
     pub(super) client: Client,
     pub(super) plane: ControlPlane,
+    pub(super) grove: PathBuf,
 }
 
 impl Stage {
@@ -71,11 +119,12 @@ impl Stage {
         let plane = bare.start().await?;
         let client = plane.client(Identity::Admin).await?;
         install(&client).await?;
-        let operator = Measured::operator(grove, &plane.kubeconfig(Identity::Admin)).await?;
+        let operator = Measured::operator(grove, &plane.kubeconfig(Identity::Admin), "").await?;
         Ok(Self {
             operator,
             client,
             plane,
+            grove: grove.to_owned(),
         })
     }
 }
@@ -129,6 +178,15 @@ fn print(output: Output, cases: &[Throughput], latency: Option<&Latency>) -> Res
             case.requests_allowed,
             case.cpu_s,
             case.peak_rss_mib
+        );
+    }
+    for (case, act) in cases
+        .iter()
+        .flat_map(|case| case.acts.iter().map(move |act| (case, act)))
+    {
+        println!(
+            "{:<16}{:>7} pods to {:<7}{:>7.2} s, bare {:>7.2} s, ratio {:>5.2}, {:>5.2} requests a pod, cpu {:>6.2} s",
+            case.case, act.pods, act.act, act.seconds, act.bare_s, act.ratio, act.requests_per_pod, act.cpu_s
         );
     }
     if let Some(latency) = latency {
