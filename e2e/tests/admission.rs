@@ -310,9 +310,13 @@ async fn outage(stage: Stage) -> Result<()> {
     let status = refused(create(&sets, set("c")).await)?;
     let expected = "failed calling webhook \"pcs.defaulting.webhooks.grove.io\"";
     assert!(status.message.contains(expected), "{}", status.message);
-    // The operator itself is not stopped by its own absence.
+    // The operator itself is not stopped by its own absence, save where it would make a set that nobody has judged.
     let sets: Api<PodCliqueSet> = Api::default_namespaced(stage.operator.clone());
-    create(&sets, set("c")).await?;
+    let noted = Patch::Merge(json!({"metadata": {"annotations": {"note": "ours"}}}));
+    sets.patch("a", &PatchParams::default(), &noted).await?;
+    let status = refused(create(&sets, set("c")).await)?;
+    let expected = "failed calling webhook \"podcliqueset.grove.io\"";
+    assert!(status.message.contains(expected), "{}", status.message);
     Ok(())
 }
 
