@@ -206,6 +206,15 @@ impl Core {
                     self.state.stir.units.insert(unit);
                 }
             }
+            Done::Kept { pod } => {
+                // Whether it must still go is decided anew: the gang may be whole by then.
+                if let Some(unit) = self.state.unit_of(&pod) {
+                    let record = self.records.entry(unit.clone()).or_default();
+                    record.failures += 1;
+                    let wait = Backoff::OBJECT.after(record.failures);
+                    self.look_at(&unit, now + wait);
+                }
+            }
             Done::Other => {}
         }
     }

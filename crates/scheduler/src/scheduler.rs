@@ -292,7 +292,7 @@ impl Requests {
                 Done::Bound { pod } => ("bound", &**pod, None),
                 Done::Found { pod } => ("bound", &**pod, None),
                 Done::Refused { pod, why } => ("refused", &**pod, Some(why)),
-                Done::Said { .. } | Done::Other => return done,
+                Done::Said { .. } | Done::Kept { .. } | Done::Other => return done,
             };
             metrics.bind_ended(result, begun.elapsed());
             if let Some(binds) = binds {

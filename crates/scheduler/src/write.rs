@@ -57,6 +57,8 @@ pub enum Done {
         uid: String,
         is_written: bool,
     },
+    /// The pod was to be released, and is not known to be.
+    Kept { pod: Arc<Pod> },
     /// Nothing that anybody waits for; failures are seen by what does not change.
     Other,
 }
@@ -76,7 +78,7 @@ impl Writer {
             Action::Pin { pod, node, bounds } => self.pin(pod, &node, &bounds).await,
             Action::Say { gang, statement } => self.say(&gang, &statement, now).await,
             Action::Mark { pod, message } => self.mark(&pod, &message, now).await,
-            Action::Release { pod } => self.release(&pod).await,
+            Action::Release { pod } => self.release(pod).await,
             Action::Evict { pod } => self.evict(&pod).await,
         }
     }
@@ -206,8 +208,7 @@ impl Writer {
         Done::Other
     }
 
-    /// Sent again until there is a clear answer: half a gang would stay bound.
-    async fn release(&self, pod: &Pod) -> Done {
+    async fn release(&self, pod: Arc<Pod>) -> Done {
         let parameters = DeleteParams {
             preconditions: Some(Preconditions {
                 uid: pod.metadata.uid.clone(),
@@ -215,18 +216,16 @@ impl Writer {
             }),
             ..DeleteParams::default()
         };
-        let (api, name) = (self.pods(pod), pod.name_any());
-        let mut failures = 0;
-        while let Err(error) = api.delete(&name, &parameters).await {
+        let name = pod.name_any();
+        match self.pods(&pod).delete(&name, &parameters).await {
+            Ok(_) => Done::Other,
             // Gone already, or another pod of the name.
-            if matches!(&error, kube::Error::Api(status) if matches!(status.code, 404 | 409)) {
-                break;
+            Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Done::Other,
+            Err(error) => {
+                tracing::warn!(pod = name, %error, "a pod of a gang that is not whole could not be released");
+                Done::Kept { pod }
             }
-            failures += 1;
-            tracing::warn!(pod = name, %error, "a pod of a gang that is not whole could not be released; sent again");
-            tokio::time::sleep(Backoff::OBJECT.after(failures)).await;
         }
-        Done::Other
     }
 
     async fn evict(&self, pod: &Pod) -> Done {

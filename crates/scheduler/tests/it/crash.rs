@@ -251,8 +251,8 @@ async fn a_bind_whose_answer_is_lost_is_not_taken_for_refused() {
     assert_eq!(world.audit().binds, 6);
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_gang_that_stays_half_bound_is_released_after_the_grace() {
+/// Two of three pods are bound, the third has no node to go to, and the scheduler is gone.
+async fn half_bound() -> World {
     let mut world = World::new(nodes(1, 1, 3)).await;
     // The third bind never arrives, and its node goes meanwhile.
     let never = Rule::request(binds(), RequestFault::FailBefore).nth(3).always();
@@ -273,8 +273,10 @@ async fn a_gang_that_stays_half_bound_is_released_after_the_grace() {
             nodes.delete(&name, &DeleteParams::default()).await.expect("a deletion");
         }
     }
-    let before: Vec<String> = world.list::<Pod>().await.into_keys().collect();
-    world.start_scheduler();
+    world
+}
+
+async fn places_are_given_back(world: &World) {
     world
         .eventually("the places are given back", async |world| {
             let pods = world.list::<Pod>().await;
@@ -284,12 +286,32 @@ async fn a_gang_that_stays_half_bound_is_released_after_the_grace() {
                     .all(|pod| pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_none()))
         })
         .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_gang_that_stays_half_bound_is_released_after_the_grace() {
+    let mut world = half_bound().await;
+    let before: Vec<String> = world.list::<Pod>().await.into_keys().collect();
+    world.start_scheduler();
+    places_are_given_back(&world).await;
     let after: Vec<String> = world.list::<Pod>().await.into_keys().collect();
     assert_eq!(
         before.iter().filter(|name| after.contains(name)).count(),
         1,
         "who was not bound stays"
     );
+    world.settle().await;
+    world.audit();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_that_does_not_arrive_is_decided_again() {
+    let mut world = half_bound().await;
+    let releases = Match::any().user(SCHEDULER).verb(Verb::Delete).resource("", "pods");
+    let lost = Rule::request(releases, RequestFault::FailBefore).times(2);
+    world.cluster.faults().script([lost]);
+    world.start_scheduler();
+    places_are_given_back(&world).await;
     world.settle().await;
     world.audit();
 }
