@@ -18,6 +18,30 @@ pub struct Alike {
     pub pods: u32,
 }
 
+impl Alike {
+    /// Pods that must be no nearer to each other than their gang.
+    pub fn anywhere(request: Vec<u64>, pods: u32) -> Self {
+        Self {
+            near: Near::default(),
+            request,
+            pods,
+        }
+    }
+}
+
+impl Put {
+    /// So many pods of the gang's only group on each of these hosts.
+    pub fn alone(places: &[(usize, u32)]) -> Vec<Self> {
+        let put = |(host, pods): &(usize, u32)| Self {
+            group: 0,
+            host: *host,
+            cell: None,
+            pods: *pods,
+        };
+        places.iter().map(put).collect()
+    }
+}
+
 impl Instance {
     /// Hosts without a gang.
     pub fn of_hosts(levels: usize, hosts: Vec<Host>) -> Self {
@@ -83,15 +107,6 @@ mod tests {
     use super::*;
     use crate::{Fault, check};
 
-    fn put(host: usize, pods: u32) -> Put {
-        Put {
-            group: 0,
-            host,
-            cell: None,
-            pods,
-        }
-    }
-
     /// Two racks of one host with eight GPUs each.
     fn hosts() -> Instance {
         let host = |rack| Host {
@@ -104,28 +119,29 @@ mod tests {
 
     fn ask(instance: &mut Instance, required: usize, gpus: u64, pods: u32) {
         let near = Near { required, preferred: 0 };
-        let group = Alike {
-            near: Near::default(),
-            request: vec![gpus],
-            pods,
-        };
-        instance.ask(near, [group]);
+        instance.ask(near, [Alike::anywhere(vec![gpus], pods)]);
     }
 
     #[test]
     fn each_gang_is_judged_on_what_those_before_left() {
         let mut instance = hosts();
         ask(&mut instance, 1, 4, 2);
-        assert_eq!(check(&instance, &[put(0, 2)]), []);
-        assert_eq!(check(&instance, &[put(0, 1), put(1, 1)]), [Fault::Split { scope: 0 }]);
-        assert_eq!(check(&instance, &[put(0, 1)]), [Fault::Count { group: 0, pods: 1 }]);
-        instance.take(&[put(0, 2)]);
+        assert_eq!(check(&instance, &Put::alone(&[(0, 2)])), []);
+        assert_eq!(
+            check(&instance, &Put::alone(&[(0, 1), (1, 1)])),
+            [Fault::Split { scope: 0 }]
+        );
+        assert_eq!(
+            check(&instance, &Put::alone(&[(0, 1)])),
+            [Fault::Count { group: 0, pods: 1 }]
+        );
+        instance.take(&Put::alone(&[(0, 2)]));
         let full = Fault::Overcommitted { host: 0, resource: 0 };
         ask(&mut instance, 0, 1, 1);
-        assert_eq!(check(&instance, &[put(0, 1)]), [full]);
+        assert_eq!(check(&instance, &Put::alone(&[(0, 1)])), [full]);
         ask(&mut instance, 1, 4, 2);
-        instance.give_back(&[put(0, 2)]);
+        instance.give_back(&Put::alone(&[(0, 2)]));
         ask(&mut instance, 0, 8, 1);
-        assert_eq!(check(&instance, &[put(0, 1)]), []);
+        assert_eq!(check(&instance, &Put::alone(&[(0, 1)])), []);
     }
 }

@@ -40,6 +40,21 @@ const PAUSE: Duration = Duration::from_millis(500);
 /// Nothing is expected to stand still for so long.
 const STANDSTILL_MAX: Duration = Duration::from_secs(300);
 
+/// How much is on the cluster, and how often it is measured.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sizes {
+    pub(super) nodes: usize,
+    pub(super) sets: usize,
+    pub(super) replicas: usize,
+    pub(super) rounds: usize,
+}
+
+impl Sizes {
+    pub(super) fn pods(&self) -> usize {
+        self.sets * self.replicas * GANG_PODS
+    }
+}
+
 pub(super) struct Embedded {
     pub(super) client: Client,
     pub(super) cluster: Measured,

@@ -10,7 +10,7 @@ use grove_api::PodCliqueSet;
 use kube::api::{Api, PostParams};
 
 use super::bare::{self, Copies, WORKERS, create_namespace};
-use super::embedded::{Embedded, GANG_PODS, NAMESPACE, set_of_gangs};
+use super::embedded::{Embedded, GANG_PODS, NAMESPACE, Sizes, set_of_gangs};
 use super::follow::Follower;
 use super::metrics::{quantile, sum};
 use super::process::Usage;
@@ -24,32 +24,18 @@ const BARE: &str = "bare client";
 /// The time of one placement in the live scheduler, of 99 in 100.
 const PLACED_MS_MAX: f64 = 1.0;
 
-#[derive(Clone, Copy, Debug)]
-struct Sizes {
-    nodes: usize,
-    sets: usize,
-    replicas: usize,
-    rounds: usize,
-}
-
-impl Sizes {
-    const FULL: Self = Self {
-        nodes: 10_000,
-        sets: 500,
-        replicas: 25,
-        rounds: 2,
-    };
-    const QUICK: Self = Self {
-        nodes: 64,
-        sets: 2,
-        replicas: 3,
-        rounds: 1,
-    };
-
-    fn pods(&self) -> usize {
-        self.sets * self.replicas * GANG_PODS
-    }
-}
+const FULL: Sizes = Sizes {
+    nodes: 10_000,
+    sets: 500,
+    replicas: 25,
+    rounds: 2,
+};
+const QUICK: Sizes = Sizes {
+    nodes: 64,
+    sets: 2,
+    replicas: 3,
+    rounds: 1,
+};
 
 /// What it came to.
 #[derive(Clone, Debug)]
@@ -71,7 +57,7 @@ struct Run {
 const DRAWN_MAX: usize = 200;
 
 pub(super) async fn part(grove: &Path, is_quick: bool) -> Result<Vec<Section>> {
-    let sizes = if is_quick { Sizes::QUICK } else { Sizes::FULL };
+    let sizes = if is_quick { QUICK } else { FULL };
     let mut runs = Vec::new();
     for round in 1..=sizes.rounds {
         eprintln!(
@@ -155,7 +141,7 @@ fn summary(sizes: Sizes, runs: &[Run]) -> Section {
     let pods = sizes.pods();
     let each = |of: fn(&Run) -> f64| runs.iter().map(of);
     let rate = |of: fn(&Run) -> f64| runs.iter().map(move |run| pods as f64 / of(run));
-    let is_promised = sizes.nodes == Sizes::FULL.nodes;
+    let is_promised = sizes.nodes == FULL.nodes;
     let placements = runs.iter().map(|run| run.placements).sum::<f64>();
     let mut numbers = vec![
         Number::new("until the last pod is bound", "s", each(|run| run.bound_s)).against(BARE, each(|run| run.bare_s)),

@@ -8,7 +8,7 @@ use grove_api::PodCliqueSet;
 use kube::api::{Api, PostParams};
 
 use super::bare::create_namespace;
-use super::embedded::{Embedded, GANG_PODS, set_of_gangs};
+use super::embedded::{Embedded, GANG_PODS, Sizes, set_of_gangs};
 use super::follow::Follower;
 use super::process::Usage;
 use super::results::{Number, Section};
@@ -17,28 +17,18 @@ use super::results::{Number, Section};
 const NEW: &str = "new";
 const READER: &str = "bare reader";
 
-#[derive(Clone, Copy, Debug)]
-struct Sizes {
-    nodes: usize,
-    sets: usize,
-    replicas: usize,
-    rounds: usize,
-}
-
-impl Sizes {
-    const FULL: Self = Self {
-        nodes: 10_000,
-        sets: 250,
-        replicas: 25,
-        rounds: 3,
-    };
-    const QUICK: Self = Self {
-        nodes: 64,
-        sets: 2,
-        replicas: 2,
-        rounds: 1,
-    };
-}
+const FULL: Sizes = Sizes {
+    nodes: 10_000,
+    sets: 250,
+    replicas: 25,
+    rounds: 3,
+};
+const QUICK: Sizes = Sizes {
+    nodes: 64,
+    sets: 2,
+    replicas: 2,
+    rounds: 1,
+};
 
 /// How one program started.
 #[derive(Clone, Copy, Debug)]
@@ -58,8 +48,8 @@ struct Round {
 }
 
 pub(super) async fn part(grove: &Path, is_quick: bool) -> Result<Vec<Section>> {
-    let sizes = if is_quick { Sizes::QUICK } else { Sizes::FULL };
-    let pods = sizes.sets * sizes.replicas * GANG_PODS;
+    let sizes = if is_quick { QUICK } else { FULL };
+    let pods = sizes.pods();
     let embedded = Embedded::start(grove, sizes.nodes).await?;
     fill(&embedded, sizes).await?;
     create_namespace(&embedded.client, NEW).await?;
@@ -76,7 +66,7 @@ pub(super) async fn part(grove: &Path, is_quick: bool) -> Result<Vec<Section>> {
 
 /// Fills the cluster, and ends whoever did.
 async fn fill(embedded: &Embedded, sizes: Sizes) -> Result<()> {
-    let pods = sizes.sets * sizes.replicas * GANG_PODS;
+    let pods = sizes.pods();
     eprintln!("start: {pods} pods are made");
     let (operator, scheduler) = (embedded.operator().await?, embedded.scheduler().await?);
     let begun = Instant::now();

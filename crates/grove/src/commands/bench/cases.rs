@@ -190,19 +190,8 @@ fn rejected(queue: &Queue, results: &[QueueResult]) -> usize {
             required: depth(gang.required.as_deref()),
             preferred: depth(gang.preferred.as_deref()),
         };
-        let alike = Alike {
-            near: Near::default(),
-            request: vec![gang.gpus],
-            pods: gang.pods,
-        };
-        judged.ask(near, [alike]);
-        let put = |(host, pods): &(usize, u32)| Put {
-            group: 0,
-            host: *host,
-            cell: None,
-            pods: *pods,
-        };
-        let puts: Vec<Put> = result.hosts.iter().map(put).collect();
+        judged.ask(near, [Alike::anywhere(vec![gang.gpus], gang.pods)]);
+        let puts = Put::alone(&result.hosts);
         rejected += usize::from(!check(&judged, &puts).is_empty());
         judged.take(&puts);
     }

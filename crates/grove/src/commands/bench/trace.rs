@@ -113,19 +113,8 @@ fn rejected(trace: &Trace, rule: Rule) -> usize {
             required: usize::from(gang.pods > 1),
             preferred: 0,
         };
-        let alike = Alike {
-            near: Near::default(),
-            request: gang.asks.to_vec(),
-            pods: gang.pods,
-        };
-        judged.ask(near, [alike]);
-        let put = |(host, pods): &(usize, u32)| Put {
-            group: 0,
-            host: *host,
-            cell: None,
-            pods: *pods,
-        };
-        let puts: Vec<Put> = places.iter().map(put).collect();
+        judged.ask(near, [Alike::anywhere(gang.asks.to_vec(), gang.pods)]);
+        let puts = Put::alone(places);
         match moment {
             Moment::Comes(..) => {
                 rejected += usize::from(!check(&judged, &puts).is_empty());
