@@ -13,7 +13,7 @@ use kube::{Resource, ResourceExt};
 use super::write::is_for_people;
 use super::{Shell, scaling};
 use crate::status::{self, Seen, child_name};
-use crate::translate::{Translation, keep_replicas, stamp, translate};
+use crate::translate::{Translation, keep_order, keep_replicas, stamp, translate};
 
 pub(super) async fn look(shell: &Shell, key: &ObjectKey) -> Outcome {
     let Some(graph) = shell.view.graphs.get(key) else {
@@ -85,6 +85,7 @@ pub(super) fn stays<K: Resource>(object: &K) -> bool {
 
 async fn write_set(shell: &Shell, graph: &DynamoGraphDeployment, mut set: PodCliqueSet) -> Vec<WriteError> {
     if let Some(live) = live_set(shell, graph) {
+        keep_order(&mut set, &live);
         keep_replicas(&mut set, &live);
     }
     stamp(&mut set);

@@ -1,7 +1,8 @@
 //! What a graph becomes: one PodCliqueSet, and what its pods need around them.
 //!
-//! The same graph gives the same bytes, always: nothing here looks at a clock, a cluster or a hash map. Replicas of a set
-//! that exists are the one exception ([`keep_replicas`]): they are scaled by themselves, never through the template.
+//! The same graph gives the same bytes, always: nothing here looks at a clock, a cluster or a hash map. Of a set that exists
+//! two things are kept: replicas ([`keep_replicas`]), which are scaled by themselves, never through the template, and the
+//! order of its parts ([`keep_order`]), which in a graph means nothing.
 
 mod access;
 mod cliques;
@@ -155,6 +156,22 @@ pub fn keep_replicas(set: &mut PodCliqueSet, live: &PodCliqueSet) {
             group.replicas = live.replicas;
         }
     }
+}
+
+/// Puts cliques and groups of `set` into the order that they have in `live`. Components are told apart by name, and a set that
+/// starts its cliques in order may not change it.
+pub fn keep_order(set: &mut PodCliqueSet, live: &PodCliqueSet) {
+    let (template, live) = (&mut set.spec.template, &live.spec.template);
+    // What is not there yet comes last, in its own order.
+    let last = usize::MAX;
+    template.cliques.sort_by_key(|clique| {
+        let mut before = live.cliques.iter();
+        before.position(|other| other.name == clique.name).unwrap_or(last)
+    });
+    template.scaling_groups.sort_by_key(|group| {
+        let mut before = live.scaling_groups.iter();
+        before.position(|other| other.name == group.name).unwrap_or(last)
+    });
 }
 
 /// Notes in `set` what it was written as, so that a field which is no longer wanted is seen to be one.

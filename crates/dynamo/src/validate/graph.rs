@@ -9,7 +9,7 @@ use grove_workload::validate::{self as workload, Reason, Violation};
 use kube::ResourceExt;
 
 use super::{Conditions, invalid, scope, violation};
-use crate::translate::{lowered, names, translate};
+use crate::translate::{keep_order, lowered, names, translate};
 
 /// The longest name of a Service.
 const SERVICE_NAME_MAX: usize = 63;
@@ -129,10 +129,11 @@ pub(super) fn change(
     conditions: &Conditions<'_>,
 ) -> Vec<Violation> {
     let both = [old, new].map(|graph| translate(graph, conditions.around));
-    let [Ok(old), Ok(new)] = both else {
+    let [Ok(old), Ok(mut new)] = both else {
         // What cannot become a set has none.
         return Vec::new();
     };
+    keep_order(&mut new.set, &old.set);
     of_set(workload::update(&old.set, &new.set))
 }
 

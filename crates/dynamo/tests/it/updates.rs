@@ -1,6 +1,7 @@
 //! What cannot change, and what always can.
 
 use grove_api::DynamoGraphDeployment;
+use grove_dynamo::translate::{Surroundings, keep_order, translate};
 use grove_dynamo::validate::{Conditions, update};
 use serde_json::{Value, json};
 
@@ -163,6 +164,24 @@ fn what_is_fixed_in_the_set_cannot_change_through_the_graph() {
         !found.is_empty() && found.iter().all(|told| told.starts_with(opening)),
         "{found:#?}"
     );
+}
+
+/// TensorRT-LLM starts leader after workers, so the set's cliques have an order that cannot change. Components have none.
+#[test]
+fn components_can_be_written_in_another_order() {
+    let old = with_worker(json!({
+        "multinode": {"nodeCount": 2},
+        "podTemplate": {"spec": {"containers": [{"name": "main", "image": "server", "command": ["python3"],
+            "args": ["-m", "dynamo.trtllm"], "resources": {"limits": {"nvidia.com/gpu": "1"}}}]}},
+    }));
+    let mut new = old.clone();
+    new.spec.components.reverse();
+    assert_eq!(messages(&old, &new), Vec::<String>::new());
+    let around = Surroundings::default();
+    let [live, mut wanted] = [&old, &new].map(|graph| translate(graph, around).expect("a graph").set);
+    assert_ne!(live, wanted, "sets follow the order of their graphs");
+    keep_order(&mut wanted, &live);
+    assert_eq!(live, wanted, "but for those that exist");
 }
 
 #[test]

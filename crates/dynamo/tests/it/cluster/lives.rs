@@ -91,6 +91,29 @@ async fn the_next_controller_leaves_a_graph_as_it_is() {
     assert_eq!(world.condition("g", "TopologyConstraintsEnforced").await, None);
 }
 
+/// Components are told apart by their names: in another order it is the same graph.
+#[tokio::test(start_paused = true)]
+async fn components_in_another_order_change_nothing() {
+    let world = World::start().await;
+    world
+        .create(&with_worker(json!({"multinode": {"nodeCount": 2}, "replicas": 1})))
+        .await;
+    world.says("g", "Ready", ("True", "all_resources_are_ready")).await;
+    world.settle().await;
+    let (set, pods) = (world.get::<PodCliqueSet>("g").await, world.pod_uids("g-").await);
+    world.edit("g", |components| components.reverse()).await;
+    world.settle().await;
+    let graph = world.get::<DynamoGraphDeployment>("g").await;
+    let seen = graph.status.as_ref().and_then(|status| status.observed_generation);
+    assert_eq!((graph.spec.components[0].name.as_str(), seen), ("Worker", Some(2)));
+    assert_eq!(
+        world.get::<PodCliqueSet>("g").await.resource_version(),
+        set.resource_version(),
+        "the set is written"
+    );
+    assert_eq!(world.pod_uids("g-").await, pods);
+}
+
 #[tokio::test(start_paused = true)]
 async fn scaling_replaces_no_pod_and_leaves_the_template_alone() {
     let world = World::start().await;
