@@ -95,9 +95,7 @@ pub(crate) async fn run(
 /// What the controller of Dynamo's graphs goes by.
 fn graph_settings(configuration: &OperatorConfiguration) -> grove_dynamo::controller::Settings {
     grove_dynamo::controller::Settings {
-        around: Surroundings {
-            kai: configuration.scheduler.default_profile == ProfileName::KaiScheduler,
-        },
+        around: Surroundings::new(configuration),
         workers: workers(&configuration.controllers),
         clock: Arc::new(Timestamp::now),
     }

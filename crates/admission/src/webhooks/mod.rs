@@ -15,6 +15,7 @@ mod validate_topology_domain;
 use std::sync::Arc;
 
 use grove_api::config::{Authorizer, OperatorConfiguration, Scheduler, SchedulerProfile, TopologyAwareScheduling};
+use grove_dynamo::translate::Surroundings;
 use grove_workload::validate::Rules;
 
 use crate::lookup::Lookup;
@@ -78,6 +79,8 @@ pub struct Policy {
     pub rules: Rules,
     /// DynamoGraphDeployments are served.
     pub dynamo: bool,
+    /// What decides, besides themselves, what they become.
+    pub around_graphs: Surroundings,
 }
 
 impl Policy {
@@ -90,6 +93,7 @@ impl Policy {
             topology: configuration.topology_aware_scheduling.clone(),
             scheduler: configuration.scheduler.clone(),
             dynamo: configuration.dynamo.enabled,
+            around_graphs: Surroundings::new(configuration),
             rules: Rules {
                 schedulers: schedulers.map(|profile| profile.name().as_str().to_owned()).collect(),
                 mnnvl_enabled: configuration.network.auto_mnnvl_enabled,

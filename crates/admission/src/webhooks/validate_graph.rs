@@ -1,9 +1,7 @@
 //! Validation of a DynamoGraphDeployment. The topology is read when a graph with constraints is created, and then only.
 
 use grove_api::DynamoGraphDeployment;
-use grove_api::config::ProfileName;
 use grove_dynamo::framework::Framework as _;
-use grove_dynamo::translate::Surroundings;
 use grove_dynamo::validate::{Conditions, create, needs_topology, unreadable, update};
 
 use super::Policy;
@@ -23,9 +21,7 @@ pub(super) async fn answer(request: &Request, policy: &Policy, lookup: &Lookup) 
         Err(cause) => return Ok(Answer::judged(vec![cause])),
     };
     let conditions = Conditions {
-        around: Surroundings {
-            kai: policy.scheduler.default_profile == ProfileName::KaiScheduler,
-        },
+        around: policy.around_graphs.clone(),
         rules: Some(&policy.rules),
     };
     let violations = match request.stored_object::<DynamoGraphDeployment>() {

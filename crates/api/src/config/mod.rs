@@ -15,6 +15,7 @@
 //! operator to find out.
 
 mod duration;
+mod dynamo;
 mod leader_election;
 mod names;
 mod scheduler;
@@ -30,6 +31,7 @@ use serde::Serialize;
 use thiserror::Error;
 
 pub use duration::GoDuration;
+pub use dynamo::{DiscoveryBackend, Dynamo, DynamoServices};
 pub use leader_election::{LeaderElection, ResourceLock};
 pub use scheduler::{KaiConfig, Packing, ProfileName, Scheduler, SchedulerProfile};
 pub use server::{BindAddress, CertProvisionMode, Debugging, Listener, Server, WebhookServer};
@@ -127,12 +129,6 @@ pub struct Network {
     pub auto_mnnvl_enabled: bool,
 }
 
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-pub struct Dynamo {
-    /// Serve DynamoGraphDeployments.
-    pub enabled: bool,
-}
-
 /// The page with the map. It listens on the loopback only: who may forward a port of the operator's pod
 /// (`kubectl port-forward`), the cluster's own authentication decides.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -213,9 +209,7 @@ impl OperatorConfiguration {
             network: root.section("network", |network| Network {
                 auto_mnnvl_enabled: network.or("autoMNNVLEnabled", false),
             }),
-            dynamo: root.section("dynamo", |dynamo| Dynamo {
-                enabled: dynamo.or("enabled", false),
-            }),
+            dynamo: root.section("dynamo", Dynamo::read),
             ui: root.section("ui", Ui::read),
         }
         .judge_listeners(root)

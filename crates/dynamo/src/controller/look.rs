@@ -29,7 +29,7 @@ pub(super) async fn look(shell: &Shell, key: &ObjectKey) -> Outcome {
         Ok(false) => Vec::new(),
         Err(errors) => errors,
     };
-    match translate(&graph, shell.settings.around) {
+    match translate(&graph, &shell.settings.around) {
         Ok(translation) => bring_in_order(shell, &graph, translation, errors).await,
         // Stored before its rules were: it waits for a change.
         Err(error) => keep_status(shell, &graph, Some(&error.to_string())).await,

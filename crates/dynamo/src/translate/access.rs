@@ -9,7 +9,7 @@ use k8s_openapi::api::rbac::v1::{PolicyRule, Role, RoleBinding, RoleRef, Subject
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::ResourceExt;
 
-use super::{lowered, owned, pod};
+use super::{Surroundings, lowered, owned, pod};
 
 const RBAC: &str = "rbac.authorization.k8s.io";
 const SEE: &[&str] = &["get", "list", "watch"];
@@ -54,20 +54,28 @@ fn planner(graph: &DynamoGraphDeployment) -> String {
     format!("{}-planner", graph.name_any())
 }
 
-/// The account that a component's pods run as, where nobody names another.
-pub(super) fn account_of(graph: &DynamoGraphDeployment, component: &Component) -> String {
+/// The account that a component's pods run as, where nobody names another; none where the namespace's own will do.
+pub(super) fn account_of(
+    graph: &DynamoGraphDeployment,
+    component: &Component,
+    around: &Surroundings,
+) -> Option<String> {
     match component.type_ {
-        Some(ComponentType::Planner) => planner(graph),
-        _ => discovery(graph),
+        Some(ComponentType::Planner) => Some(planner(graph)),
+        _ => around.has_discovery().then(|| discovery(graph)),
     }
 }
 
-pub(super) fn of(graph: &DynamoGraphDeployment) -> Access {
+pub(super) fn of(graph: &DynamoGraphDeployment, around: &Surroundings) -> Access {
     let mut access = Access::default();
-    access.add(graph, discovery(graph), DISCOVERY);
+    let mut all: Vec<Right> = Vec::new();
+    if around.has_discovery() {
+        access.add(graph, discovery(graph), DISCOVERY);
+        all.extend(DISCOVERY);
+    }
     let is_planner = |component: &Component| component.type_ == Some(ComponentType::Planner);
     if graph.spec.components.iter().any(is_planner) {
-        let all: Vec<Right> = DISCOVERY.iter().chain(PLANNING).copied().collect();
+        all.extend(PLANNING);
         access.add(graph, planner(graph), &all);
     }
     access
@@ -118,13 +126,13 @@ fn labels(graph: &DynamoGraphDeployment) -> BTreeMap<String, String> {
 }
 
 /// A Service for each component: clients come to the frontend, components find each other.
-pub(super) fn services(graph: &DynamoGraphDeployment) -> Vec<Service> {
-    graph
-        .spec
-        .components
-        .iter()
-        .map(|component| service(graph, component))
-        .collect()
+pub(super) fn services(graph: &DynamoGraphDeployment, around: &Surroundings) -> Vec<Service> {
+    let is_reached = |component: &&Component| {
+        let is_frontend = component.type_ == Some(ComponentType::Frontend);
+        is_frontend || around.has_discovery()
+    };
+    let reached = graph.spec.components.iter().filter(is_reached);
+    reached.map(|component| service(graph, component)).collect()
 }
 
 fn service(graph: &DynamoGraphDeployment, component: &Component) -> Service {

@@ -28,7 +28,7 @@ pub(super) struct Scene<'a> {
     pub(super) graph: &'a DynamoGraphDeployment,
     pub(super) component: &'a Component,
     pub(super) backend: Option<BackendFramework>,
-    pub(super) around: Surroundings,
+    pub(super) around: &'a Surroundings,
     pub(super) index: usize,
 }
 
@@ -45,7 +45,7 @@ pub(super) struct Made {
     pub(super) group: Option<ScalingGroupTemplate>,
 }
 
-pub(super) fn of(graph: &DynamoGraphDeployment, index: usize, around: Surroundings) -> Result<Made, Untranslatable> {
+pub(super) fn of(graph: &DynamoGraphDeployment, index: usize, around: &Surroundings) -> Result<Made, Untranslatable> {
     let component = &graph.spec.components[index];
     let scene = Scene {
         graph,
@@ -131,9 +131,12 @@ fn system_labels(scene: &Scene<'_>) -> BTreeMap<String, String> {
         (words::GRAPH.to_owned(), graph.name_any()),
         (words::COMPONENT.to_owned(), component.name.clone()),
         (words::NAMESPACE.to_owned(), pod::dynamo_namespace(graph, component)),
-        (words::DISCOVERY_BACKEND.to_owned(), "kubernetes".to_owned()),
-        (words::DISCOVERY.to_owned(), "true".to_owned()),
     ]);
+    if scene.around.has_discovery() {
+        let backend = scene.around.discovery.as_str();
+        labels.insert(words::DISCOVERY_BACKEND.to_owned(), backend.to_owned());
+        labels.insert(words::DISCOVERY.to_owned(), "true".to_owned());
+    }
     if let Some(type_) = component.type_ {
         labels.insert(words::COMPONENT_TYPE.to_owned(), type_.as_str().to_owned());
     }

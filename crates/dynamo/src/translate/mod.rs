@@ -14,6 +14,7 @@ mod template;
 
 use std::collections::BTreeMap;
 
+use grove_api::config::{DiscoveryBackend, DynamoServices, OperatorConfiguration, ProfileName};
 use grove_api::duration::DurationString;
 use grove_api::dynamo::words;
 use grove_api::podcliqueset::{
@@ -54,10 +55,29 @@ impl Untranslatable {
 }
 
 /// What the surroundings decide.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Surroundings {
     /// KAI places gangs, and wants a queue.
     pub kai: bool,
+    /// Where Dynamo's processes find each other.
+    pub discovery: DiscoveryBackend,
+    /// What else they are told of.
+    pub services: DynamoServices,
+}
+
+impl Surroundings {
+    pub fn new(configuration: &OperatorConfiguration) -> Self {
+        Self {
+            kai: configuration.scheduler.default_profile == ProfileName::KaiScheduler,
+            discovery: configuration.dynamo.discovery_backend,
+            services: configuration.dynamo.services.clone(),
+        }
+    }
+
+    /// Whether components find each other through the API server, by Services and with rights of their own.
+    fn has_discovery(&self) -> bool {
+        self.discovery == DiscoveryBackend::Kubernetes
+    }
 }
 
 /// Everything that a graph becomes.
@@ -72,11 +92,11 @@ pub struct Translation {
 }
 
 /// What `graph` becomes.
-pub fn translate(graph: &DynamoGraphDeployment, around: Surroundings) -> Result<Translation, Untranslatable> {
-    let access = access::of(graph);
+pub fn translate(graph: &DynamoGraphDeployment, around: &Surroundings) -> Result<Translation, Untranslatable> {
+    let access = access::of(graph, around);
     Ok(Translation {
         set: set(graph, around)?,
-        services: access::services(graph),
+        services: access::services(graph, around),
         accounts: access.accounts,
         roles: access.roles,
         role_bindings: access.role_bindings,
@@ -84,7 +104,7 @@ pub fn translate(graph: &DynamoGraphDeployment, around: Surroundings) -> Result<
     })
 }
 
-fn set(graph: &DynamoGraphDeployment, around: Surroundings) -> Result<PodCliqueSet, Untranslatable> {
+fn set(graph: &DynamoGraphDeployment, around: &Surroundings) -> Result<PodCliqueSet, Untranslatable> {
     let spec = &graph.spec;
     let mut template = PodCliqueSetTemplate {
         clique_startup_type: CliqueStartupType::AnyOrder,

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use grove_api::DynamoGraphDeployment;
+use grove_api::config::DynamoServices;
 use grove_api::dynamo::{Component, ComponentType};
 use k8s_openapi::api::core::v1::{
     Container, ContainerPort, EmptyDirVolumeSource, EnvVar, EnvVarSource, HTTPGetAction, ObjectFieldSelector,
@@ -62,8 +63,9 @@ pub(super) fn of(scene: Scene<'_>, part: Part) -> Result<Made, Untranslatable> {
         fs_group: Some(FS_GROUP),
         ..PodSecurityContext::default()
     });
-    spec.service_account_name
-        .get_or_insert_with(|| access::account_of(scene.graph, scene.component));
+    spec.service_account_name = spec
+        .service_account_name
+        .or_else(|| access::account_of(scene.graph, scene.component, scene.around));
     Ok(Made {
         spec,
         labels: metadata.labels.unwrap_or_default(),
@@ -155,11 +157,17 @@ fn environment(scene: &Scene<'_>) -> Vec<EnvVar> {
         plain("DYN_COMPONENT", component.name.clone()),
         plain("DYN_PARENT_DGD_K8S_NAME", graph.name_any()),
         plain("DYN_PARENT_DGD_K8S_NAMESPACE", graph.namespace().unwrap_or_default()),
-        plain("DYN_DISCOVERY_BACKEND", "kubernetes".to_owned()),
+    ];
+    if scene.around.has_discovery() {
+        let backend = scene.around.discovery.as_str();
+        env.push(plain("DYN_DISCOVERY_BACKEND", backend.to_owned()));
+    }
+    env.extend([
         of_field("POD_NAME", "metadata.name"),
         of_field("POD_NAMESPACE", "metadata.namespace"),
         of_field("POD_UID", "metadata.uid"),
-    ];
+    ]);
+    env.extend(services(&scene.around.services));
     match component.type_ {
         Some(ComponentType::Frontend) => env.push(plain("DYN_HTTP_PORT", HTTP_PORT.to_string())),
         Some(type_) if type_.is_worker() => env.extend([
@@ -170,6 +178,20 @@ fn environment(scene: &Scene<'_>) -> Vec<EnvVar> {
         _ => {}
     }
     env
+}
+
+/// What the operator's configuration knows of the services that components use.
+fn services(services: &DynamoServices) -> impl Iterator<Item = EnvVar> {
+    let named = [
+        ("NATS_SERVER", &services.nats_address),
+        ("ETCD_ENDPOINTS", &services.etcd_address),
+        ("MODEL_EXPRESS_URL", &services.model_express_url),
+        ("PROMETHEUS_ENDPOINT", &services.prometheus_endpoint),
+    ];
+    let known = named
+        .into_iter()
+        .filter_map(|(name, value)| Some((name, value.clone()?)));
+    known.map(|(name, value)| plain(name, value))
 }
 
 fn plain(name: &str, value: String) -> EnvVar {

@@ -112,7 +112,7 @@ fn length(graph: &DynamoGraphDeployment) -> Option<Violation> {
 
 /// Whether it can become a PodCliqueSet, and one that is admitted.
 fn becoming(graph: &DynamoGraphDeployment, conditions: &Conditions<'_>) -> Vec<Violation> {
-    let translation = match translate(graph, conditions.around) {
+    let translation = match translate(graph, &conditions.around) {
         Ok(translation) => translation,
         Err(error) => return vec![violation(error.path, Reason::Invalid, error.message)],
     };
@@ -128,7 +128,7 @@ pub(super) fn change(
     new: &DynamoGraphDeployment,
     conditions: &Conditions<'_>,
 ) -> Vec<Violation> {
-    let both = [old, new].map(|graph| translate(graph, conditions.around));
+    let both = [old, new].map(|graph| translate(graph, &conditions.around));
     let [Ok(old), Ok(mut new)] = both else {
         // What cannot become a set has none.
         return Vec::new();

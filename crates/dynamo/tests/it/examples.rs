@@ -11,7 +11,7 @@ use serde::Serialize;
 use crate::graphs::{example, example_files, levels};
 
 /// Everything that was made, set first.
-fn text(made: &Translation) -> String {
+pub(crate) fn text(made: &Translation) -> String {
     fn add<K: Serialize>(text: &mut String, objects: &[K]) {
         for object in objects {
             let _ = write!(text, "---\n{}", serde_saphyr::to_string(object).expect("YAML"));
@@ -42,10 +42,10 @@ fn every_example_becomes_this() {
     assert!(files.len() >= 15, "only {} examples", files.len());
     for file in files {
         let graph = example(&file);
-        let made = translate(&graph, Surroundings::default()).expect("an example can be translated");
+        let made = translate(&graph, &Surroundings::default()).expect("an example can be translated");
         let name = file.file_stem().expect("a name").to_string_lossy().into_owned();
         insta::assert_snapshot!(name.clone(), text(&made));
-        let again = translate(&graph.clone(), Surroundings::default()).expect("an example can be translated");
+        let again = translate(&graph.clone(), &Surroundings::default()).expect("an example can be translated");
         assert_eq!(text(&again), text(&made), "{name}: the same graph gives the same bytes");
     }
 }
@@ -73,7 +73,7 @@ fn a_long_name_is_cut_and_told_from_others() {
     let named = |name: &str| {
         let mut graph = crate::graphs::with_worker(serde_json::json!({"multinode": {"nodeCount": 2}}));
         graph.metadata.name = Some(name.to_owned());
-        translate(&graph, Surroundings::default())
+        translate(&graph, &Surroundings::default())
             .expect("a graph")
             .set
             .name_any()

@@ -10,7 +10,7 @@ use crate::graphs::{graph, with_component, with_worker};
 const LEADER: &str = "$(GROVE_PCSG_NAME)-$(GROVE_PCSG_INDEX)-worker-ldr-0.$(GROVE_HEADLESS_SERVICE)";
 
 fn cliques(graph: &grove_api::DynamoGraphDeployment) -> Vec<PodCliqueTemplate> {
-    translate(graph, Surroundings::default())
+    translate(graph, &Surroundings::default())
         .expect("a graph")
         .set
         .spec
@@ -130,7 +130,7 @@ fn a_leader_of_tensorrt_starts_after_its_workers_and_names_them() {
     let main = json!({"name": "main", "image": "i", "command": ["python3", "-m", "dynamo.trtllm"],
         "resources": {"limits": {"nvidia.com/gpu": 4}}});
     let graph = with_worker(json!({"multinode": {"nodeCount": 3}, "podTemplate": {"spec": {"containers": [main]}}}));
-    let made = translate(&graph, Surroundings::default())
+    let made = translate(&graph, &Surroundings::default())
         .expect("a graph")
         .set
         .spec
@@ -204,7 +204,11 @@ fn what_a_user_wrote_wins() {
 fn system_labels_cannot_be_taken_over() {
     let mut wanted = graph(json!({"spec": {"labels": {"nvidia.com/dynamo-component": "forged", "team": "chat"}}}));
     wanted.metadata.annotations = Some([("nvidia.com/enable-metrics".to_owned(), "false".to_owned())].into());
-    let made = translate(&wanted, Surroundings { kai: true }).expect("a graph").set;
+    let around = Surroundings {
+        kai: true,
+        ..Surroundings::default()
+    };
+    let made = translate(&wanted, &around).expect("a graph").set;
     let labels = &made.spec.template.cliques[1].labels;
     assert_eq!(labels["nvidia.com/dynamo-component"], "Worker");
     assert_eq!(labels["team"], "chat");

@@ -9,6 +9,7 @@ mod graphs;
 mod launch;
 mod scaling;
 mod status;
+mod surroundings;
 mod topologies;
 mod updates;
 mod validation;

@@ -12,7 +12,7 @@ fn scaled(min_available: i32) -> grove_api::DynamoGraphDeployment {
 }
 
 fn adapters(graph: &grove_api::DynamoGraphDeployment) -> Vec<DynamoGraphDeploymentScalingAdapter> {
-    translate(graph, Surroundings::default()).expect("a graph").adapters
+    translate(graph, &Surroundings::default()).expect("a graph").adapters
 }
 
 fn asking(replicas: i32) -> DynamoGraphDeploymentScalingAdapter {

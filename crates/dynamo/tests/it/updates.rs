@@ -178,7 +178,7 @@ fn components_can_be_written_in_another_order() {
     new.spec.components.reverse();
     assert_eq!(messages(&old, &new), Vec::<String>::new());
     let around = Surroundings::default();
-    let [live, mut wanted] = [&old, &new].map(|graph| translate(graph, around).expect("a graph").set);
+    let [live, mut wanted] = [&old, &new].map(|graph| translate(graph, &around).expect("a graph").set);
     assert_ne!(live, wanted, "sets follow the order of their graphs");
     keep_order(&mut wanted, &live);
     assert_eq!(live, wanted, "but for those that exist");

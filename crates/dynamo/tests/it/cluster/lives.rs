@@ -11,7 +11,7 @@ use crate::graphs::{example, example_files, graph, stored, with_worker};
 
 /// Pods that a graph has when all of it runs.
 fn pods_of(graph: &DynamoGraphDeployment) -> usize {
-    let template = translate(graph, Surroundings::default())
+    let template = translate(graph, &Surroundings::default())
         .expect("an example")
         .set
         .spec
