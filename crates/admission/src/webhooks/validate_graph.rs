@@ -12,12 +12,11 @@ pub(super) async fn answer(request: &Request, policy: &Policy, lookup: &Lookup) 
     if request.is_deleting() {
         return Ok(Answer::admitted());
     }
-    // A change of metadata is nobody's business, whatever our types make of the spec.
-    if !request.old_object.is_null() && request.object["spec"] == request.old_object["spec"] {
-        return Ok(Answer::admitted());
-    }
+    let keeps_spec = !request.old_object.is_null() && request.object["spec"] == request.old_object["spec"];
     let new: DynamoGraphDeployment = match request.new_object() {
         Ok(new) => new,
+        // Stored before our types were: whatever they make of the spec, its metadata can change.
+        Err(_) if keeps_spec => return Ok(Answer::admitted()),
         Err(cause) => return Ok(Answer::judged(vec![cause])),
     };
     let conditions = Conditions {
