@@ -16,6 +16,8 @@ use super::Endpoint;
 use crate::conversion::PATH;
 
 const FIELD_MANAGER: &str = "grove-operator-webhooks";
+/// How often somebody else may write a definition between our look and our write.
+const TRIES: usize = 5;
 
 /// What must be patched into a definition; nothing if it is as it should be.
 fn patch(definition: &CustomResourceDefinition, endpoint: &Endpoint, authorities: Option<&str>) -> Option<Value> {
@@ -65,14 +67,66 @@ pub(super) async fn write(client: &Client, endpoint: &Endpoint, authorities: Opt
             continue;
         };
         if let Some(patch) = patch(&definition, endpoint, authorities) {
-            let params = PatchParams {
-                field_manager: Some(FIELD_MANAGER.to_owned()),
-                ..PatchParams::default()
-            };
-            definitions.patch(name, &params, &Patch::Merge(patch)).await?;
+            definitions.patch(name, &params(), &Patch::Merge(patch)).await?;
         }
     }
     Ok(())
+}
+
+/// What must be patched into a definition so that nobody is asked to convert; nothing where we are not.
+///
+/// Graphs stay, in the version that they are stored in, and can be read, changed and deleted in it. The older version is not
+/// served any more: without conversion the API server would only rename it, and lose its services. Who converts, the fields'
+/// managers tell: another operator of the same kinds may do so under the same path.
+fn withdrawal(definition: &CustomResourceDefinition) -> Option<Value> {
+    let mut managers = definition.managed_fields().iter();
+    let is_ours = managers.any(|manager| {
+        let fields = manager.fields_v1.as_ref().map(|fields| &fields.0);
+        let converts = fields.is_some_and(|fields| !fields["f:spec"]["f:conversion"]["f:webhook"].is_null());
+        manager.manager.as_deref() == Some(FIELD_MANAGER) && converts
+    });
+    let conversion = definition.spec.conversion.as_ref();
+    if !is_ours || conversion.is_none_or(|conversion| conversion.strategy != "Webhook") {
+        return None;
+    }
+    let mut versions = definition.spec.versions.clone();
+    for version in &mut versions {
+        version.served &= version.name != OLD_VERSION;
+    }
+    Some(json!({
+        "metadata": {"resourceVersion": definition.resource_version()},
+        "spec": {"conversion": {"strategy": "None", "webhook": null}, "versions": versions},
+    }))
+}
+
+/// Takes back what [`write`] told the definitions, for when nobody is there to convert any more; how many were told.
+pub async fn withdraw_conversion(client: &Client) -> Result<usize, kube::Error> {
+    let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
+    let mut withdrawn = 0;
+    for name in DYNAMO_DEFINITIONS {
+        for tries_left in (0..TRIES).rev() {
+            let found = definitions.get_opt(name).await?;
+            let Some(patch) = found.as_ref().and_then(withdrawal) else {
+                break;
+            };
+            match definitions.patch(name, &params(), &Patch::Merge(patch)).await {
+                Err(kube::Error::Api(status)) if status.code == 409 && tries_left > 0 => {}
+                answer => {
+                    answer?;
+                    withdrawn += 1;
+                    break;
+                }
+            }
+        }
+    }
+    Ok(withdrawn)
+}
+
+fn params() -> PatchParams {
+    PatchParams {
+        field_manager: Some(FIELD_MANAGER.to_owned()),
+        ..PatchParams::default()
+    }
 }
 
 /// The definitions, whenever one changes; nothing where no graphs are served.
@@ -144,5 +198,33 @@ mod tests {
             patched["spec"]["conversion"]["webhook"]["clientConfig"]["url"],
             Value::Null
         );
+        is_withdrawn(definition);
+    }
+
+    /// A definition that converts, as the API server would have it.
+    fn is_withdrawn(mut definition: CustomResourceDefinition) {
+        let written_by = |definition: &mut CustomResourceDefinition, manager: &str| {
+            let entry = json!({"manager": manager, "operation": "Update", "apiVersion": "apiextensions.k8s.io/v1",
+                "fieldsType": "FieldsV1", "fieldsV1": {"f:spec": {"f:conversion": {"f:strategy": {}, "f:webhook": {}}}}});
+            definition.metadata.managed_fields = Some(vec![serde_json::from_value(entry).unwrap()]);
+        };
+        written_by(&mut definition, "dynamo-operator");
+        assert_eq!(withdrawal(&definition), None, "somebody else converts");
+        written_by(&mut definition, FIELD_MANAGER);
+        let patch = withdrawal(&definition).unwrap();
+        assert_eq!(
+            patch["spec"]["conversion"],
+            json!({"strategy": "None", "webhook": null})
+        );
+        definition.spec.versions = serde_json::from_value(patch["spec"]["versions"].clone()).unwrap();
+        definition.spec.conversion = Some(serde_json::from_value(json!({"strategy": "None"})).unwrap());
+        let before = definitions()
+            .into_iter()
+            .find(|one| one.name_any() == definition.name_any());
+        assert_eq!(
+            Some(&definition.spec.versions),
+            before.as_ref().map(|before| &before.spec.versions)
+        );
+        assert_eq!(withdrawal(&definition), None, "twice is as good as once");
     }
 }

@@ -21,6 +21,7 @@ use kube::api::ObjectMeta;
 
 use crate::webhooks::{Policy, Webhook};
 
+pub use conversion::withdraw_conversion;
 pub use upkeep::{Turn, Upkeep};
 
 /// Seconds that the API server waits for an answer.

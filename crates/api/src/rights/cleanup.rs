@@ -3,7 +3,7 @@
 
 use k8s_openapi::api::rbac::v1::{ClusterRole, PolicyRule};
 
-use super::{ADMISSION, OPERATOR, Right, SEE, WEBHOOK_CONFIGURATIONS, named, rule, scheduler};
+use super::{ADMISSION, DYNAMO_DEFINITIONS, OPERATOR, Right, SEE, WEBHOOK_CONFIGURATIONS, named, rule, scheduler};
 use crate::{GROUP, TOPOLOGY_DOMAIN_GROUP};
 
 /// Name of its account, and of the role that is bound to it.
@@ -31,6 +31,12 @@ pub fn cluster_role() -> ClusterRole {
     let mut rules: Vec<PolicyRule> = HELD.iter().map(|right| rule(*right, &[])).collect();
     let configurations = &["mutatingwebhookconfigurations", "validatingwebhookconfigurations"];
     rules.push(rule((ADMISSION, configurations, &["delete"]), &WEBHOOK_CONFIGURATIONS));
+    let definitions: Right = (
+        "apiextensions.k8s.io",
+        &["customresourcedefinitions"],
+        &["get", "patch"],
+    );
+    rules.push(rule(definitions, &DYNAMO_DEFINITIONS));
     let parts = [OPERATOR, scheduler::NAME];
     rules.push(rule(("apps", &["deployments"], SEE), &parts));
     rules.push(rule(("apps", &["deployments/scale"], &["patch"]), &parts));

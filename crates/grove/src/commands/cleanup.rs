@@ -1,14 +1,16 @@
 //! `grove cleanup`: what must happen before Grove is uninstalled, so that nothing hangs when nobody is there to answer.
 //!
 //! The order matters. An operator or a scheduler that still runs would put everything back, so they are stopped first; a
-//! webhook that is still registered would be asked about every object that a finalizer is taken from, so they go next. Only
-//! what is Grove's is touched: workloads, their pods and topologies stay. Doing it twice is as good as once.
+//! webhook that is still registered would be asked about every object that a finalizer is taken from, so they go next, and
+//! with them the conversion of graphs. Only what is Grove's is touched: workloads, graphs, their pods and topologies stay.
+//! Doing it twice is as good as once.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use futures::{StreamExt as _, TryStreamExt as _, stream};
+use grove_admission::registration::withdraw_conversion;
 use grove_api::labels::finalizer;
 use grove_api::{
     ClusterTopology, ComputeDomain, PodClique, PodCliqueScalingGroup, PodCliqueSet, TopologyDomain, rights,
@@ -72,6 +74,9 @@ async fn clean(args: &Args) -> Result<ExitCode, Failure> {
     }
     let removed = remove_webhooks(client).await.map_err(|error| told("webhooks", error))?;
     println!("{removed} webhook configurations removed");
+    let withdrawn = withdraw_conversion(client).await;
+    let withdrawn = withdrawn.map_err(|error| told("the conversion of graphs", error))?;
+    println!("{withdrawn} definitions of kinds no longer lead to a conversion webhook");
     let lifted = [
         lift::<PodCliqueSet>(client, finalizer::PODCLIQUESET).await?,
         lift::<PodCliqueScalingGroup>(client, finalizer::SCALING_GROUP).await?,
