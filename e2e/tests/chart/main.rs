@@ -7,7 +7,10 @@
 
 #[path = "../common/before.rs"]
 mod before;
+mod graphs;
 mod helm;
+#[path = "../common/recorded.rs"]
+mod recorded;
 #[path = "../common/replica.rs"]
 mod replica;
 mod values;
@@ -30,6 +33,7 @@ use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use before::{BEFORE, PODS};
 use helm::{chart, helm, kubectl, rendered, text_of};
 use replica::Replica;
 
@@ -139,13 +143,13 @@ async fn start(plane: &ControlPlane, grove: &Path, folder: &Path) -> Result<[Rep
 /// would fill in is another template.
 async fn is_taken_over(plane: &ControlPlane, before: &BTreeSet<String>) -> Result<()> {
     let client = plane.client(Identity::Admin).await?;
-    let groups = Api::<PodCliqueScalingGroup>::namespaced(client.clone(), before::NAMESPACE);
-    let namespace = ["--namespace", before::NAMESPACE, "--show-labels"];
+    let groups = Api::<PodCliqueScalingGroup>::namespaced(client.clone(), BEFORE.namespace);
+    let namespace = ["--namespace", BEFORE.namespace, "--show-labels"];
     let told = || kubectl(plane, &[&["get", "pods,podgangs,events"], &namespace[..]].concat());
-    for (replicas, pods) in [(3, before::PODS + 1), (2, before::PODS)] {
+    for (replicas, pods) in [(3, PODS + 1), (2, PODS)] {
         let patch = Patch::Merge(json!({"spec": {"replicas": replicas}}));
         groups.patch_scale("w-0-sg", &PatchParams::default(), &patch).await?;
-        let now = running(&client, before::NAMESPACE, pods).await?;
+        let now = running(&client, BEFORE.namespace, pods).await?;
         ensure!(now.is_superset(before), "an upgrade changed pods: {}", told()?);
     }
     Ok(())
@@ -171,14 +175,15 @@ async fn the_chart_is_installed_upgraded_and_taken_away() -> Result<()> {
     let chart = chart().display().to_string();
     let webhooks = free_port()?;
     plane.create_namespace(NAMESPACE).await?;
-    plane.create_namespace(before::NAMESPACE).await?;
+    plane.create_namespace(BEFORE.namespace).await?;
+    plane.create_namespace(graphs::NAMESPACE).await?;
     let bare = everything(plane)?;
 
     let mut config = json!({"leaderElection": {"enabled": true}});
     let first = values(folder.path(), webhooks, &config)?;
     deploy(plane, &["install"], helm::BEFORE, &first)?;
-    before::restore(&client).await?;
-    let before = running(&client, before::NAMESPACE, before::PODS).await?;
+    BEFORE.restore(&client).await?;
+    let before = running(&client, BEFORE.namespace, PODS).await?;
 
     deploy(plane, &["upgrade"], &chart, &first)?;
     release_is_small(&client).await?;
@@ -193,6 +198,7 @@ async fn the_chart_is_installed_upgraded_and_taken_away() -> Result<()> {
     let example_pods = running(&client, "default", 4).await?;
 
     config["logLevel"] = json!("debug");
+    config["dynamo"] = json!({"enabled": true, "natsAddress": "nats://nats.dynamo:4222"});
     let second = values(folder.path(), webhooks, &config)?;
     deploy(plane, &["upgrade"], &chart, &second)?;
     let config = mounted(&client, "grove-operator").await?;
@@ -207,6 +213,9 @@ async fn the_chart_is_installed_upgraded_and_taken_away() -> Result<()> {
         "an upgrade changed pods"
     );
 
+    let graph_pods = graphs::are_served(plane, &client, folder.path()).await?;
+    graphs::are_converted(plane)?;
+
     operator.terminate().await?;
     scheduler.kill().await?;
     clean_up(plane, &grove, folder.path()).await?;
@@ -217,9 +226,14 @@ async fn the_chart_is_installed_upgraded_and_taken_away() -> Result<()> {
         "the workload is the user's"
     );
     ensure!(
-        running(&client, before::NAMESPACE, before::PODS).await? == before,
+        running(&client, BEFORE.namespace, PODS).await? == before,
         "so is the other one"
     );
+    graphs::are_kept(plane, &client, &graph_pods).await?;
+    kubectl(
+        plane,
+        &["delete", "dynamographdeployments", "--all", "--all-namespaces"],
+    )?;
     kubectl(
         plane,
         &["delete", "podcliquesets", "--all", "--all-namespaces", "--wait=false"],
@@ -255,7 +269,7 @@ async fn clean_up(plane: &ControlPlane, grove: &Path, folder: &Path) -> Result<(
     fs::write(&path, rights.collect::<Vec<_>>().join("---\n"))?;
     kubectl(plane, &["apply", "-f", &path.display().to_string()])?;
     let kubeconfig = account(plane, "grove-cleanup", folder)?;
-    for least in [1, 0] {
+    for (least, converted) in [(1, 2), (0, 0)] {
         let mut cleanup = Command::new(grove);
         cleanup
             .args(hook_arguments(&hook)?)
@@ -269,6 +283,8 @@ async fn clean_up(plane: &ControlPlane, grove: &Path, folder: &Path) -> Result<(
             .last()
             .and_then(|line| line.split(' ').nth(2)?.parse::<usize>().ok());
         ensure!(lifted.is_some_and(|lifted| lifted >= least), "{told}");
+        let withdrawn = format!("\n{converted} definitions of kinds no longer lead to a conversion webhook\n");
+        ensure!(told.contains(&withdrawn), "{told}");
     }
     let left = Api::<ValidatingWebhookConfiguration>::all(plane.client(Identity::Admin).await?);
     let left = left.list(&ListParams::default()).await?.items.len();

@@ -1,44 +1,9 @@
-//! What the operator of the release before left behind, put back into a cluster.
-//!
-//! The file holds an object in a line, owners first; `operator/upgrade.rs` says how it is recorded.
+//! What the operator of the release before left of a set; `operator/upgrade.rs` says how it is recorded.
 
-use std::collections::BTreeMap;
-use std::fs;
+use crate::recorded::Recorded;
 
-use anyhow::{Context, Result};
-use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams, PostParams};
-use kube::core::{GroupVersionKind, TypeMeta};
-use kube::{Client, ResourceExt};
-use serde_json::json;
-
-pub(crate) const FIXTURE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/operator/upgrade.jsonl");
-/// Where the objects were, and where they must be again.
-pub(crate) const NAMESPACE: &str = "upgrade";
+pub(crate) const BEFORE: Recorded = Recorded {
+    fixture: concat!(env!("CARGO_MANIFEST_DIR"), "/tests/operator/upgrade.jsonl"),
+    namespace: "upgrade",
+};
 pub(crate) const PODS: usize = 4;
-
-pub(crate) fn api_of(client: &Client, types: &TypeMeta) -> Result<Api<DynamicObject>> {
-    let resource = ApiResource::from_gvk(&GroupVersionKind::try_from(types)?);
-    Ok(Api::namespaced_with(client.clone(), NAMESPACE, &resource))
-}
-
-/// Puts the objects into the namespace, which is there, as if their operator had just ended.
-pub(crate) async fn restore(client: &Client) -> Result<()> {
-    let mut renamed: BTreeMap<String, String> = BTreeMap::new();
-    for line in fs::read_to_string(FIXTURE)?.lines() {
-        let mut object: DynamicObject = serde_json::from_str(line)?;
-        let old = object.metadata.uid.take().context("an object with the UID it had")?;
-        for owner in object.metadata.owner_references.iter_mut().flatten() {
-            owner.uid = renamed.get(&owner.uid).context("an owner further up")?.clone();
-        }
-        let api = api_of(client, object.types.as_ref().context("an object with its kind")?)?;
-        let status = object.data.as_object_mut().and_then(|fields| fields.remove("status"));
-        let made = api.create(&PostParams::default(), &object).await?;
-        renamed.insert(old, made.uid().context("an object of the API server")?);
-        if let Some(status) = status {
-            let patch = Patch::Merge(json!({"status": status}));
-            api.patch_status(&made.name_any(), &PatchParams::default(), &patch)
-                .await?;
-        }
-    }
-    Ok(())
-}

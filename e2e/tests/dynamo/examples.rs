@@ -16,7 +16,7 @@ use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, ListParams};
 use serde_json::Value;
 
-use crate::stage::{LIMIT, Stage};
+use crate::stage::{KEPT, LIMIT, Stage};
 
 fn files() -> Result<Vec<PathBuf>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/dynamo");
@@ -33,22 +33,22 @@ async fn every_example_runs_where_it_should() -> Result<()> {
     let files = files()?;
     ensure!(files.len() >= 15, "only {} examples", files.len());
     // All at once: the scheduler places them side by side.
-    try_join_all(files.iter().map(|file| apply(&first, file))).await?;
+    try_join_all(files.iter().map(|file| apply(file))).await?;
     let audit = Audit::of(first.record.moments(&first.client).await?, false);
     ensure!(audit.binds >= 60, "only {} pods were bound", audit.binds);
     Ok(())
 }
 
-async fn apply(beside: &Stage, file: &Path) -> Result<()> {
+async fn apply(file: &Path) -> Result<()> {
     let name = file.file_stem().context("a name")?.to_string_lossy().into_owned();
-    let stage = beside.beside(&name).await?;
+    let stage = Stage::new(&name).await?;
     let manifest: Value = serde_saphyr::from_str(&fs::read_to_string(file)?)?;
     let made = stage.create(&manifest).await.with_context(|| name.clone())?;
     let graph = made["metadata"]["name"].as_str().context("a name")?;
-    stage.says(graph, "Ready", "True").await?;
+    stage.is_ready(graph).await?;
     let stored = stage.stored(graph).await?;
     if stored.spec.has_constraint() {
-        stage.says(graph, "TopologyConstraintsEnforced", "True").await?;
+        stage.says_of_constraints(graph, KEPT).await?;
     }
     judge(&stage, &stored).await.with_context(|| name.clone())?;
     stage.graphs("v1beta1").delete(graph, &DeleteParams::default()).await?;

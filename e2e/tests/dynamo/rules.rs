@@ -1,17 +1,15 @@
-//! The rules of admission, as `kubectl` would show them, for graphs of both versions.
+//! The rules of admission for new graphs, as `kubectl` would show them, for graphs of both versions.
 
 use anyhow::{Context as _, Result, ensure};
-use grove_admission::Webhook;
-use grove_admission::review::Request;
-use grove_api::{ClusterTopology, PodCliqueSet};
-use grove_e2e::eventually;
-use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
+use grove_api::topology::DomainWord;
 use serde_json::{Value, json};
 
-use crate::stage::{LIMIT, Stage};
+use crate::stage::{Stage, create};
 
-const TOPOLOGY: &str = "is immutable and cannot be added, removed, or changed after creation; delete and recreate the \
-                        DynamoGraphDeployment to change topology constraints";
+/// What the API server puts before our words.
+const DENIED: &str = "admission webhook \"dynamographdeployment.nvidia.com\" denied the request: ";
+/// The levels of the topology that holds where none is named, as a refusal lists them.
+const AVAILABLE: &str = "available domains: [block host rack zone]";
 
 fn main_container() -> Value {
     json!({"image": "server", "command": ["/bin/sh", "-c"], "args": ["python3 -m dynamo.vllm --model m"]})
@@ -40,242 +38,189 @@ pub(crate) fn set(mut manifest: Value, pointer: &str, value: Value) -> Value {
     manifest
 }
 
-pub(crate) async fn refused(stage: &Stage, manifest: &Value, message: &str) -> Result<()> {
-    match stage.create(manifest).await {
+/// Whether somebody was refused with these words and no others.
+pub(crate) fn is_denied<T>(outcome: Result<T, kube::Error>, message: &str) -> Result<()> {
+    match outcome {
         Err(kube::Error::Api(status)) => {
-            ensure!(
-                status.message.contains(message),
-                "{message}\nis not in\n{}",
-                status.message
-            );
+            let told = status.message.strip_prefix(DENIED);
+            let told = told.with_context(|| format!("not the webhook's: {}", status.message))?;
+            ensure!(told == message, "{told}\nis not\n{message}");
             Ok(())
         }
-        other => anyhow::bail!("not refused with {message}: {other:?}"),
+        Err(error) => Err(error.into()),
+        Ok(_) => anyhow::bail!("not refused with {message}"),
     }
 }
 
-// shows: DGD-4, DGD-12, DGD-13, DGD-14, DGD-15, DGD-19
-#[tokio::test(flavor = "multi_thread")]
-async fn what_is_refused_on_create() -> Result<()> {
-    let stage = Stage::new("create").await?;
-    let rack = |manifest: Value, items: &str| {
-        set(
-            manifest,
-            &format!("/spec/{items}/0/topologyConstraint"),
-            json!({"packDomain": "rack"}),
-        )
-    };
-    let host = |manifest: Value| set(manifest, "/spec/topologyConstraint", json!({"packDomain": "host"}));
-    let narrower = "spec.components[0].topologyConstraint.packDomain: Invalid value: \"rack\": must be equal to or narrower \
-                    than the deployment-level domain \"host\"";
-    refused(&stage, &host(rack(new("a"), "components")), narrower).await?;
-    refused(&stage, &host(rack(old("a"), "services")), narrower).await?;
-    // The schema of the newer version knows the words; the older one takes anything, and admission judges.
-    let row = |manifest: Value| set(manifest, "/spec/topologyConstraint", json!({"packDomain": "row"}));
-    refused(&stage, &row(new("a")), "Unsupported value: \"row\"").await?;
-    refused(
-        &stage,
-        &row(old("a")),
-        "Invalid value: \"row\": is not a topology domain; use one of region, zone",
-    )
-    .await?;
-    let region = set(new("a"), "/spec/topologyConstraint", json!({"packDomain": "region"}));
-    let missing = "does not exist in ClusterTopology \"grove-topology\"; available domains: [block host rack zone]";
-    refused(&stage, &region, missing).await?;
-    let named = |field: &str| json!({field: "h100", "packDomain": "rack"});
-    let not_found =
-        "clusterTopologyName: Invalid value: \"h100\": references a ClusterTopology resource that was not found";
-    refused(
-        &stage,
-        &set(new("a"), "/spec/topologyConstraint", named("clusterTopologyName")),
-        not_found,
-    )
-    .await?;
-    for field in ["topologyProfile", "topologyName"] {
-        refused(
-            &stage,
-            &set(old("a"), "/spec/topologyConstraint", named(field)),
-            not_found,
-        )
-        .await?;
-    }
-    for (field, why) in [
-        ("eppConfig", "gateways and their endpoint pickers are not supported"),
-        ("replica", "unknown field"),
-    ] {
-        let message = format!("spec.components[0].{field}: Forbidden: {why}");
-        refused(
-            &stage,
-            &set(new("a"), &format!("/spec/components/0/{field}"), json!({})),
-            &message,
-        )
-        .await?;
-        refused(
-            &stage,
-            &set(old("a"), &format!("/spec/services/0/{field}"), json!({})),
-            &message,
-        )
-        .await?;
-    }
-    refused(
-        &stage,
-        &set(old("a"), "/spec/services", json!(7)),
-        "must be a list of services with names, or a map",
-    )
-    .await?;
-    let restart = set(new("a"), "/spec/restart", json!({"id": "1"}));
-    refused(&stage, &restart, "spec.restart: Forbidden: must be unset on create").await
+/// Whether a graph would be refused with these words and no others.
+pub(crate) async fn denied(stage: &Stage, manifest: &Value, message: &str) -> Result<()> {
+    let judged = create(&stage.client, &stage.namespace, manifest, true).await;
+    is_denied(judged, message).with_context(|| manifest.to_string())
 }
 
-async fn give_topology(stage: &Stage, name: &str) -> Result<()> {
-    let levels =
-        json!([{"domain": "rack", "key": "example.com/rack"}, {"domain": "host", "key": "kubernetes.io/hostname"}]);
-    let topology = serde_json::from_value(json!({"metadata": {"name": name}, "spec": {"levels": levels}}))?;
-    let topologies: Api<ClusterTopology> = Api::all(stage.client.clone());
-    topologies.create(&PostParams::default(), &topology).await?;
-    Ok(())
+/// Whether a graph would be admitted.
+async fn admitted(stage: &Stage, manifest: &Value) -> Result<()> {
+    let judged = create(&stage.client, &stage.namespace, manifest, true).await;
+    judged.map(drop).with_context(|| manifest.to_string())
 }
 
-/// The topology goes, by an admin who insists.
-async fn lose_topology(stage: &Stage, name: &str) -> Result<()> {
-    let topologies: Api<ClusterTopology> = Api::all(stage.client.clone());
-    topologies.delete(name, &DeleteParams::default()).await?;
-    let lifted = Patch::Merge(json!({"metadata": {"finalizers": null}}));
-    // It is gone already if nobody had come to hold it.
-    let _ = topologies.patch(name, &PatchParams::default(), &lifted).await;
-    eventually("the topology to be gone", LIMIT, async || -> Result<()> {
-        ensure!(topologies.get_opt(name).await?.is_none(), "it is there");
-        Ok(())
-    })
-    .await?;
-    Ok(())
-}
-
-pub(crate) async fn edit(stage: &Stage, name: &str, patch: Value) -> Result<(), kube::Error> {
-    let graphs = stage.graphs("v1beta1");
-    graphs
-        .patch(name, &PatchParams::default(), &Patch::Merge(patch))
-        .await
-        .map(drop)
-}
-
-// shows: DGD-1, DGD-6, DGD-16, DGD-17
-#[tokio::test(flavor = "multi_thread")]
-async fn what_is_refused_on_update_and_what_never_is() -> Result<()> {
-    let stage = Stage::new("update").await?;
-    give_topology(&stage, "passing").await?;
-    let constraint = json!({"clusterTopologyName": "passing", "packDomain": "rack"});
-    stage
-        .create(&set(new("a"), "/spec/topologyConstraint", constraint))
-        .await?;
-    stage.create(&new("bare")).await?;
-
-    let forbidden = async |name: &str, patch: Value, message: &str| -> Result<()> {
-        match edit(&stage, name, patch).await {
-            Err(kube::Error::Api(status)) if status.message.contains(message) => Ok(()),
-            other => anyhow::bail!("not refused with {message}: {other:?}"),
+/// A graph in either version with these words.
+fn with_words(of_graph: Option<&str>, of_worker: Option<&str>) -> [Value; 2] {
+    [(new("a"), "components"), (old("a"), "services")].map(|(mut graph, items)| {
+        if let Some(word) = of_graph {
+            graph["spec"]["topologyConstraint"] = json!({"packDomain": word});
         }
-    };
-    let message = format!("spec.topologyConstraint: Forbidden: {TOPOLOGY}");
-    forbidden(
-        "a",
-        json!({"spec": {"topologyConstraint": {"packDomain": "host"}}}),
-        &message,
-    )
-    .await?;
-    forbidden("a", json!({"spec": {"topologyConstraint": null}}), &message).await?;
-    forbidden(
-        "bare",
-        json!({"spec": {"topologyConstraint": {"packDomain": "rack"}}}),
-        &message,
-    )
-    .await?;
-    let mut components = stage.stored("bare").await?.spec.components;
-    components[0].topology_constraint = Some(serde_json::from_value(json!({"packDomain": "rack"}))?);
-    let message = format!("spec.components[0].topologyConstraint: Forbidden: {TOPOLOGY}");
-    forbidden("bare", json!({"spec": {"components": components}}), &message).await?;
-
-    stage.says("a", "TopologyConstraintsEnforced", "True").await?;
-    lose_topology(&stage, "passing").await?;
-    stage.says("a", "TopologyConstraintsEnforced", "False").await?;
-    edit(&stage, "a", json!({"metadata": {"labels": {"team": "chat"}}}))
-        .await
-        .context("a label")?;
-    let mut components = stage.stored("a").await?.spec.components;
-    components[0].replicas = 2;
-    edit(&stage, "a", json!({"spec": {"components": components}}))
-        .await
-        .context("a number of replicas")?;
-    Ok(())
-}
-
-/// The framework has the last word on what is made of a graph: a set that it refuses is told on the graph in its words, and
-/// made as soon as it is taken.
-// shows: DGD-33
-#[tokio::test(flavor = "multi_thread")]
-async fn a_set_that_the_framework_refuses_is_told_on_the_graph() -> Result<()> {
-    let stage = Stage::new("refused").await?;
-    give_topology(&stage, "fleeting").await?;
-    let constraint = json!({"clusterTopologyName": "fleeting", "packDomain": "rack"});
-    stage
-        .create(&set(new("a"), "/spec/topologyConstraint", constraint))
-        .await?;
-    stage.says("a", "TopologyConstraintsEnforced", "True").await?;
-    lose_topology(&stage, "fleeting").await?;
-    let sets: Api<PodCliqueSet> = Api::namespaced(stage.client.clone(), &stage.namespace);
-    sets.delete("a", &DeleteParams::default()).await?;
-    eventually("the refusal to be told", LIMIT, async || -> Result<()> {
-        let status = stage.stored("a").await?.status.unwrap_or_default();
-        let ready = status.conditions.iter().find(|condition| condition.type_ == "Ready");
-        let words = "ClusterTopology 'fleeting' not found";
-        let told = ready.is_some_and(|ready| ready.status == "False" && ready.message.contains(words));
-        ensure!(told && status.state.as_deref() == Some("failed"), "{status:?}");
-        Ok(())
+        if let Some(word) = of_worker {
+            graph["spec"][items][0]["topologyConstraint"] = json!({"packDomain": word});
+        }
+        graph
     })
-    .await?;
-    ensure!(
-        sets.get_opt("a").await?.is_none(),
-        "a set without its constraint was made"
-    );
-    give_topology(&stage, "fleeting").await?;
-    stage.says("a", "TopologyConstraintsEnforced", "True").await
 }
 
-/// The operator may not read topologies: nothing can be promised, and trying again would not help.
-// shows: DGD-15
+/// What is said of a word that the topology has not, at its place.
+fn missing(path: &str, word: &str) -> Option<String> {
+    let is_there = ["zone", "block", "rack", "host"].contains(&word);
+    let detail = format!("does not exist in ClusterTopology \"grove-topology\"; {AVAILABLE}");
+    (!is_there).then(|| format!("{path}.packDomain: Invalid value: \"{word}\": {detail}"))
+}
+
+const OF_GRAPH: &str = "spec.topologyConstraint";
+const OF_WORKER: &str = "spec.components[0].topologyConstraint";
+
+/// Every word on the graph, on its worker, and every pair of both.
+// shows: DGD-3, DGD-4, DGD-12, DGD-13, DGD-14
 #[tokio::test(flavor = "multi_thread")]
-async fn a_topology_that_the_operator_may_not_read_is_a_refusal() -> Result<()> {
-    let stage = Stage::new("unreadable").await?;
-    let webhooks = stage.webhooks_without_rights().await?;
-    let graph = set(new("a"), "/spec/topologyConstraint", json!({"packDomain": "rack"}));
-    let answer = webhooks.answer(Webhook::ValidateGraph, &creation(&graph)?).await;
-    let message = answer.to_review(&creation(&graph)?)["response"]["status"].take();
-    assert_eq!(
-        (&message["code"], &message["reason"]),
-        (&json!(422), &json!("Invalid")),
-        "{message}"
-    );
-    let message = message["message"].as_str().unwrap_or_default();
-    for part in [
-        "spec.topologyConstraint: failed to read the topology that the constraints are about: clustertopologies.grove.io \
-         \"grove-topology\" is forbidden: User \"user\" cannot get resource",
-        "give the operator the rights that `grove rbac` prints",
-    ] {
-        ensure!(message.contains(part), "{part}\nis not in\n{message}");
+async fn words_are_judged_by_their_order_and_by_the_live_topology() -> Result<()> {
+    let stage = Stage::new("words").await?;
+    let mut cases: Vec<(Option<DomainWord>, Option<DomainWord>)> = vec![(None, None)];
+    for word in DomainWord::ALL {
+        cases.extend([(Some(word), None), (None, Some(word))]);
+        cases.extend(DomainWord::ALL.map(|other| (Some(word), Some(other))));
     }
-    let free = webhooks.answer(Webhook::ValidateGraph, &creation(&new("a"))?).await;
-    ensure!(
-        free.is_admitted(),
-        "without a constraint nobody reads a topology: {free:?}"
-    );
+    assert_eq!(cases.len(), 1 + 2 * 7 + 49);
+    for (of_graph, of_worker) in cases {
+        let mut expected = Vec::new();
+        if let (Some(of_graph), Some(of_worker)) = (of_graph, of_worker)
+            && of_worker < of_graph
+        {
+            expected.push(format!(
+                "{OF_WORKER}.packDomain: Invalid value: \"{}\": must be equal to or narrower than the deployment-level domain \
+                 \"{}\"",
+                of_worker.as_str(),
+                of_graph.as_str()
+            ));
+        }
+        let (of_graph, of_worker) = (of_graph.map(DomainWord::as_str), of_worker.map(DomainWord::as_str));
+        expected.extend(of_graph.and_then(|word| missing(OF_GRAPH, word)));
+        expected.extend(of_worker.and_then(|word| missing(OF_WORKER, word)));
+        for graph in with_words(of_graph, of_worker) {
+            match expected.is_empty() {
+                true => admitted(&stage, &graph).await?,
+                false => denied(&stage, &graph, &expected.join("; ")).await?,
+            }
+        }
+    }
     Ok(())
 }
 
-fn creation(graph: &Value) -> Result<Request> {
-    let kind = json!({"group": "nvidia.com", "version": "v1beta1", "kind": "DynamoGraphDeployment"});
-    let resource = json!({"group": "nvidia.com", "version": "v1beta1", "resource": "dynamographdeployments"});
-    let request = json!({"uid": "u", "kind": kind, "resource": resource, "name": "a", "namespace": "unreadable",
-        "operation": "CREATE", "userInfo": {"username": "ann"}, "object": graph});
-    let review = json!({"request": request}).to_string();
-    Request::parse(review.as_bytes()).map_err(anyhow::Error::msg)
+/// The schema of the newer version knows the words; the older one takes anything, and admission judges.
+// shows: DGD-5, DGD-12
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_no_word_is_refused_at_its_place() -> Result<()> {
+    let stage = Stage::new("no-words").await?;
+    let known = "is not a topology domain; use one of region, zone, datacenter, block, rack, host, numa";
+    for word in ["row", "topology.kubernetes.io/rack", "Rack", ""] {
+        for (of_graph, of_worker, path) in [(Some(word), None, OF_GRAPH), (None, Some(word), OF_WORKER)] {
+            let [newer, older] = with_words(of_graph, of_worker);
+            let of_schema = format!(
+                "DynamoGraphDeployment.nvidia.com \"a\" is invalid: {path}.packDomain: Unsupported value: \"{word}\": supported \
+                 values: \"region\", \"zone\", \"datacenter\", \"block\", \"rack\", \"host\", \"numa\""
+            );
+            match create(&stage.client, &stage.namespace, &newer, true).await {
+                Err(kube::Error::Api(status)) => assert_eq!(status.message, of_schema),
+                other => anyhow::bail!("{word:?} is not refused: {other:?}"),
+            }
+            let expected = format!("{path}.packDomain: Invalid value: \"{word}\": {known}");
+            let missing = missing(path, word).context("no topology has it")?;
+            denied(&stage, &older, &format!("{expected}; {missing}")).await?;
+        }
+    }
+    Ok(())
+}
+
+// shows: DGD-14, DGD-15, DGD-19
+#[tokio::test(flavor = "multi_thread")]
+async fn a_topology_that_is_named_must_be_there() -> Result<()> {
+    let stage = Stage::new("named").await?;
+    let absent = "spec.topologyConstraint.clusterTopologyName: Invalid value: \"h100\": references a ClusterTopology resource \
+                  that was not found";
+    let spelled = [
+        (new("a"), "clusterTopologyName"),
+        (old("a"), "topologyProfile"),
+        (old("a"), "topologyName"),
+    ];
+    for (graph, field) in spelled {
+        let named = |more: Value| -> Value {
+            let mut constraint = more;
+            constraint[field] = json!("h100");
+            set(graph.clone(), "/spec/topologyConstraint", constraint)
+        };
+        denied(&stage, &named(json!({"packDomain": "rack"})), absent).await?;
+        let alone = "spec.topologyConstraint.packDomain: Required value: is required when no component topologyConstraint is set";
+        denied(&stage, &named(json!({})), &format!("{alone}; {absent}")).await?;
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_grove_does_not_do_is_refused_by_name() -> Result<()> {
+    let stage = Stage::new("scope").await?;
+    let fields = [
+        ("eppConfig", "gateways and their endpoint pickers are not supported"),
+        (
+            "ingress",
+            "ingresses are not made here; point yours at the frontend's Service",
+        ),
+        ("modelRef", "DynamoModels are not served"),
+        ("replica", "unknown field; correct or remove it"),
+    ];
+    for (field, why) in fields {
+        let message = format!("spec.components[0].{field}: Forbidden: {why}");
+        for (graph, items) in [(new("a"), "components"), (old("a"), "services")] {
+            let written = set(graph, &format!("/spec/{items}/0/{field}"), json!({"enabled": true}));
+            denied(&stage, &written, &message).await?;
+        }
+    }
+    for field in ["checkpoint", "checkpoints"] {
+        let message = format!("spec.{field}: Forbidden: checkpointing is not supported");
+        denied(&stage, &set(new("a"), &format!("/spec/{field}"), json!({})), &message).await?;
+    }
+    for (annotation, value) in [
+        ("nvidia.com/enable-grove", "false"),
+        ("nvidia.com/workload-provider", "component"),
+    ] {
+        let message = format!(
+            "metadata.annotations[{annotation}]: Forbidden: this operator requires the Grove pathway, but the annotation says \
+             \"{value}\"; remove it"
+        );
+        for graph in [new("a"), old("a")] {
+            denied(
+                &stage,
+                &set(graph, "/metadata/annotations", json!({annotation: value})),
+                &message,
+            )
+            .await?;
+        }
+    }
+    let restart = set(new("a"), "/spec/restart", json!({"id": "1"}));
+    let message = "spec.restart: Forbidden: must be unset on create; set it later to restart the pods";
+    denied(&stage, &restart, message).await?;
+    // What cannot even be converted is told by the API server, in our words.
+    let number = set(old("a"), "/spec/services", json!(7));
+    let judged = create(&stage.client, &stage.namespace, &number, true).await;
+    let words = "must be a list of services with names, or a map";
+    match judged {
+        Err(kube::Error::Api(status)) if status.message.contains(words) => Ok(()),
+        other => anyhow::bail!("not refused with {words}: {other:?}"),
+    }
 }

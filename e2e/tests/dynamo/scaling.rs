@@ -10,7 +10,8 @@ use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::core::{ApiResource, GroupVersionKind};
 use serde_json::{Value, json};
 
-use crate::rules::{edit, new, old, refused, set};
+use crate::changes::edit;
+use crate::rules::{denied, new, old, set};
 use crate::stage::{LIMIT, Stage};
 
 const KIND: &str = "DynamoGraphDeploymentScalingAdapter";
@@ -150,7 +151,9 @@ async fn what_is_refused_about_adapters() -> Result<()> {
         "adapters are made by the operator; write scalingAdapter: {}",
     )?;
     let unknown = set(new("b"), "/spec/components/0/scalingAdapter", json!({"enabled": true}));
-    refused(&stage, &unknown, "an adapter is enabled by being there").await
+    let message = "spec.components[0].scalingAdapter.enabled: Forbidden: an adapter is enabled by being there; remove \
+                   scalingAdapter to switch it off";
+    denied(&stage, &unknown, message).await
 }
 
 /// Kubernetes' autoscaler comes in the version that its manifest says; below its minimum it needs no metric to act.

@@ -3,12 +3,13 @@
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use grove_admission::certificates::{Auto, Lifetimes, server_names};
 use grove_admission::registration::{Endpoint, Turn};
-use grove_admission::{Admission, Lookup, Policy, Provision, Webhooks};
+use grove_admission::{Admission, Policy, Provision};
 use grove_api::DynamoGraphDeployment;
 use grove_api::config::{OperatorConfiguration, SchedulerProfile};
+use grove_api::dynamo::conditions;
 use grove_api::rights::{self, Home};
 use grove_controllers::{Operator, Settings};
 use grove_dynamo::controller::{self, Controller};
@@ -18,6 +19,7 @@ use grove_scenarios::{BLOCK, CAPACITY, RACK, ZONE, configuration, levels};
 use grove_scheduler::Scheduler;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::api::rbac::v1::ClusterRole;
 use kube::api::{Api, DynamicObject, PostParams};
 use kube::config::{Config, Kubeconfig};
 use kube::core::{ApiResource, GroupVersionKind};
@@ -32,6 +34,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::kinds::install_kinds;
 use crate::record::Record;
+use crate::upgrade;
 
 /// Ten times what a step takes on an idle machine.
 pub(crate) const LIMIT: Duration = Duration::from_secs(120);
@@ -65,9 +68,15 @@ pub(crate) struct Stage {
 
 impl Stage {
     pub(crate) async fn new(namespace: &str) -> Result<Self> {
+        let stage = Self::existing(namespace).await?;
+        PLANE.get().await?.create_namespace(namespace).await?;
+        Ok(stage)
+    }
+
+    /// A namespace that is there.
+    pub(crate) async fn existing(namespace: &str) -> Result<Self> {
         let plane = PLANE.get().await?;
         let record = STARTED.get_or_try_init(|| start(plane)).await?;
-        plane.create_namespace(namespace).await?;
         Ok(Self {
             client: plane.client(Identity::Admin).await?,
             namespace: namespace.to_owned(),
@@ -75,52 +84,88 @@ impl Stage {
         })
     }
 
-    /// Another namespace of the same test.
-    pub(crate) async fn beside(&self, namespace: &str) -> Result<Self> {
-        Self::new(namespace).await
+    /// A client of the operator's account.
+    pub(crate) async fn operator(&self) -> Result<Client> {
+        Ok(PLANE.get().await?.client(Identity::Operator).await?)
     }
 
     /// Graphs in one of their versions, as they are on the wire.
     pub(crate) fn graphs(&self, version: &str) -> Api<DynamicObject> {
-        let kind = GroupVersionKind::gvk("nvidia.com", version, "DynamoGraphDeployment");
-        let resource = ApiResource::from_gvk_with_plural(&kind, "dynamographdeployments");
-        Api::namespaced_with(self.client.clone(), &self.namespace, &resource)
+        graphs(&self.client, &self.namespace, version)
     }
 
     /// Writes a graph in the version that it says.
     pub(crate) async fn create(&self, manifest: &Value) -> Result<Value, kube::Error> {
-        let version = manifest["apiVersion"]
-            .as_str()
-            .and_then(|version| version.split('/').nth(1))
-            .unwrap_or_default();
-        let object: DynamicObject = serde_json::from_value(manifest.clone()).expect("an object");
-        let made = self.graphs(version).create(&PostParams::default(), &object).await?;
+        let made = create(&self.client, &self.namespace, manifest, false).await?;
         Ok(serde_json::to_value(made).expect("JSON"))
-    }
-
-    /// The webhooks of an operator that has been granted nothing.
-    pub(crate) async fn webhooks_without_rights(&self) -> Result<Webhooks> {
-        let client = PLANE.get().await?.client(Identity::User).await?;
-        let policy = Policy::new(&settings(), Identity::Operator.username());
-        Ok(Webhooks::new(policy, Lookup::new(client)))
     }
 
     pub(crate) async fn stored(&self, name: &str) -> Result<DynamoGraphDeployment> {
         Ok(Api::namespaced(self.client.clone(), &self.namespace).get(name).await?)
     }
 
-    /// Waits until a condition of a graph is so.
-    pub(crate) async fn says(&self, graph: &str, type_: &str, status: &str) -> Result<()> {
-        let what = format!("{type_} of {}/{graph} to be {status}", self.namespace);
+    /// Waits until a condition of a graph says this, word for word.
+    pub(crate) async fn says(&self, graph: &str, type_: &str, saying: Saying<'_>) -> Result<()> {
+        let what = format!("{type_} of {}/{graph} to be {saying:?}", self.namespace);
         eventually(what, LIMIT, async || -> Result<()> {
             let conditions = self.stored(graph).await?.status.unwrap_or_default().conditions;
-            let found = conditions.iter().find(|condition| condition.type_ == type_);
-            ensure!(found.is_some_and(|found| found.status == status), "it is {found:?}");
+            let mut found = conditions.iter().filter(|condition| condition.type_ == type_);
+            let found = found.next().context("it is not there")?;
+            let found = (found.status.as_str(), found.reason.as_str(), found.message.as_str());
+            ensure!(found == saying, "it is {found:?}");
             Ok(())
         })
         .await?;
         Ok(())
     }
+
+    /// The same of the constraints, by both names of the condition.
+    pub(crate) async fn says_of_constraints(&self, graph: &str, saying: Saying<'_>) -> Result<()> {
+        self.says(graph, conditions::ENFORCED, saying).await?;
+        self.says(graph, conditions::LEVELS_AVAILABLE, saying).await
+    }
+
+    /// Waits until all of a graph runs, and says so.
+    pub(crate) async fn is_ready(&self, graph: &str) -> Result<()> {
+        let count = self.stored(graph).await?.spec.components.len();
+        let message = format!("All {count} components are ready");
+        self.says(graph, conditions::READY, ("True", "all_resources_are_ready", &message))
+            .await
+    }
+}
+
+/// What a condition says: status, reason, message.
+pub(crate) type Saying<'a> = (&'a str, &'a str, &'a str);
+
+/// What is said of constraints that are kept.
+pub(crate) const KEPT: Saying<'_> = (
+    "True",
+    "AllTopologyLevelsAvailable",
+    "All required topology levels are available",
+);
+
+/// Graphs in one of their versions, as they are on the wire.
+pub(crate) fn graphs(client: &Client, namespace: &str, version: &str) -> Api<DynamicObject> {
+    let kind = GroupVersionKind::gvk("nvidia.com", version, "DynamoGraphDeployment");
+    let resource = ApiResource::from_gvk_with_plural(&kind, "dynamographdeployments");
+    Api::namespaced_with(client.clone(), namespace, &resource)
+}
+
+/// Writes a graph in the version that it says, or has it judged only.
+pub(crate) async fn create(
+    client: &Client,
+    namespace: &str,
+    manifest: &Value,
+    dry_run: bool,
+) -> Result<DynamicObject, kube::Error> {
+    let version = manifest["apiVersion"].as_str().unwrap_or_default();
+    let version = version.rsplit('/').next().unwrap_or_default();
+    let object: DynamicObject = serde_json::from_value(manifest.clone()).expect("an object");
+    let params = PostParams {
+        dry_run,
+        ..PostParams::default()
+    };
+    graphs(client, namespace, version).create(&params, &object).await
 }
 
 async fn client(plane: &ControlPlane, identity: Identity) -> Result<Client> {
@@ -142,26 +187,31 @@ fn settings() -> OperatorConfiguration {
 
 /// Starts everything; it ends with the process.
 async fn start(plane: &ControlPlane) -> Result<Record> {
-    let admin = plane.client(Identity::Admin).await?;
-    plane.create_namespace(HOME.namespace).await?;
     install_kinds(plane, &[]).await?;
-    grant(&admin).await?;
-    let configuration = settings();
+    upgrade::install(plane).await?;
+    start_webhooks(plane, rights::cluster_role()).await?;
     let (operator, scheduler) = (
         client(plane, Identity::Operator).await?,
         client(plane, Identity::Admin).await?,
     );
-    let serving = RUNTIME.spawn(serve(operator.clone(), configuration.clone()));
-    serving.await??;
-    RUNTIME.spawn(run(operator, scheduler, configuration)).await??;
-    let stage_is_asked = async || asked(&admin).await;
-    eventually("the webhooks to be asked", LIMIT, stage_is_asked).await?;
+    RUNTIME.spawn(run(operator, scheduler, settings())).await??;
     let watching = client(plane, Identity::Admin).await?;
     Ok(RUNTIME.spawn(async move { Record::start(&watching) }).await?)
 }
 
-/// Gives the operator's account the rights that the chart gives it, and no others.
-async fn grant(admin: &Client) -> Result<()> {
+/// Starts the webhooks of an operator with this role, and returns when they are asked.
+pub(crate) async fn start_webhooks(plane: &ControlPlane, role: ClusterRole) -> Result<()> {
+    let admin = plane.client(Identity::Admin).await?;
+    plane.create_namespace(HOME.namespace).await?;
+    grant(&admin, role).await?;
+    let operator = client(plane, Identity::Operator).await?;
+    RUNTIME.spawn(serve(operator, settings())).await??;
+    let is_asked = async || asked(&admin).await;
+    Ok(eventually("the webhooks to be asked", LIMIT, is_asked).await?)
+}
+
+/// Gives the operator's account this role, and all others that the chart gives it.
+async fn grant(admin: &Client, role: ClusterRole) -> Result<()> {
     async fn make<K>(api: Api<K>, object: &K) -> Result<()>
     where
         K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Serialize + std::fmt::Debug,
@@ -170,7 +220,7 @@ async fn grant(admin: &Client) -> Result<()> {
         Ok(())
     }
     let (cluster_wide, at_home) = rights::bindings(HOME.namespace);
-    make(Api::all(admin.clone()), &rights::cluster_role()).await?;
+    make(Api::all(admin.clone()), &role).await?;
     make(Api::all(admin.clone()), &cluster_wide).await?;
     make(Api::namespaced(admin.clone(), HOME.namespace), &rights::role(&HOME)).await?;
     make(Api::namespaced(admin.clone(), HOME.namespace), &at_home).await?;
@@ -220,7 +270,7 @@ async fn run(operator: Client, scheduler: Client, configuration: OperatorConfigu
     let graphs = Controller::new(
         operator,
         controller::Settings {
-            around: Surroundings::default(),
+            around: Surroundings::new(&configuration),
             workers: 4,
             clock: Arc::new(Timestamp::now),
         },
@@ -238,16 +288,9 @@ async fn run(operator: Client, scheduler: Client, configuration: OperatorConfigu
 
 /// Whether the API server asks about a graph, and has it converted.
 async fn asked(admin: &Client) -> Result<()> {
-    let kind = GroupVersionKind::gvk("nvidia.com", "v1alpha1", "DynamoGraphDeployment");
-    let resource = ApiResource::from_gvk_with_plural(&kind, "dynamographdeployments");
-    let api: Api<DynamicObject> = Api::namespaced_with(admin.clone(), "default", &resource);
     let probe = json!({"apiVersion": "nvidia.com/v1alpha1", "kind": "DynamoGraphDeployment", "metadata": {"name": "probe"},
         "spec": {"services": {}}});
-    let dry_run = PostParams {
-        dry_run: true,
-        ..PostParams::default()
-    };
-    match api.create(&dry_run, &serde_json::from_value(probe)?).await {
+    match create(admin, "default", &probe, true).await {
         Err(kube::Error::Api(status)) if status.message.contains("must have at least one component") => Ok(()),
         other => anyhow::bail!("an empty graph is not refused by rule: {other:?}"),
     }

@@ -12,6 +12,10 @@ mod gangs;
 mod kinds;
 mod lifecycle;
 mod nvlink;
+#[path = "../common/recorded.rs"]
+mod recorded;
+#[path = "../common/recording.rs"]
+mod recording;
 #[path = "../common/replica.rs"]
 mod replica;
 mod scaling;

@@ -4,8 +4,6 @@
 //! commit of that release: `GROVE_RECORD=1 cargo test -p grove-e2e --test operator upgrade`.
 
 use std::collections::BTreeSet;
-use std::fmt::Write as _;
-use std::fs;
 use std::sync::OnceLock;
 
 use anyhow::{Context, Result};
@@ -13,11 +11,9 @@ use grove_api::{PodClique, PodCliqueSet, labels};
 use grove_e2e::{ControlPlane, Identity};
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
-use kube::api::{DynamicObject, ListParams};
-use kube::core::TypeMeta;
-use serde_json::Value;
 
-use crate::before::{self, FIXTURE, NAMESPACE, PODS, api_of};
+use crate::before::{BEFORE, PODS};
+use crate::recording::is_recording;
 use crate::support::{Place, uids};
 
 /// Owners before what they own.
@@ -57,32 +53,28 @@ spec:
 "#;
 
 /// The pods that ran before this operator started.
-static BEFORE: OnceLock<BTreeSet<String>> = OnceLock::new();
-
-fn is_recording() -> bool {
-    std::env::var_os("GROVE_RECORD").is_some()
-}
+static RAN: OnceLock<BTreeSet<String>> = OnceLock::new();
 
 /// Puts the objects of the release before into the cluster, and waits until their pods run.
 pub(crate) async fn install(plane: &ControlPlane) -> Result<()> {
     if is_recording() {
         return Ok(());
     }
-    plane.create_namespace(NAMESPACE).await?;
+    plane.create_namespace(BEFORE.namespace).await?;
     let client = plane.client(Identity::Admin).await?;
-    before::restore(&client).await?;
+    BEFORE.restore(&client).await?;
     let place = Place {
         client,
-        namespace: NAMESPACE.to_owned(),
+        namespace: BEFORE.namespace.to_owned(),
     };
     let pods = uids(&place.ready(PODS).await?);
-    BEFORE.get_or_init(|| pods);
+    RAN.get_or_init(|| pods);
     Ok(())
 }
 
 /// Writes down everything that the operator made of a set.
 async fn record() -> Result<()> {
-    let place = Place::new(NAMESPACE).await?;
+    let place = Place::new(BEFORE.namespace).await?;
     place.create(RECORDED).await?;
     place.ready(PODS).await?;
     place
@@ -92,40 +84,8 @@ async fn record() -> Result<()> {
             Ok(conditions.any(|condition| condition.type_ == "Ready" && condition.status == "True"))
         })
         .await?;
-    let mut lines = String::new();
-    for (api_version, kind) in KINDS {
-        let types = TypeMeta {
-            api_version: api_version.to_owned(),
-            kind: kind.to_owned(),
-        };
-        let api = api_of(&place.client, &types)?;
-        for object in api.list(&ListParams::default()).await? {
-            let object = as_written(object, &types);
-            writeln!(lines, "{}", serde_json::to_string(&object)?)?;
-        }
-    }
-    fs::write(FIXTURE, lines)?;
-    Ok(())
-}
-
-/// An object without what the API server and the kubelet put in.
-fn as_written(mut object: DynamicObject, types: &TypeMeta) -> DynamicObject {
-    object.types = Some(types.clone());
-    let metadata = &mut object.metadata;
-    metadata.namespace = None;
-    metadata.resource_version = None;
-    metadata.creation_timestamp = None;
-    metadata.generation = None;
-    metadata.managed_fields = None;
-    if types.kind == "Pod" {
-        if let Some(fields) = object.data.as_object_mut() {
-            fields.remove("status");
-        }
-        if let Some(spec) = object.data.get_mut("spec").and_then(Value::as_object_mut) {
-            spec.remove("nodeName");
-        }
-    }
-    object
+    // Where they are placed is the cluster's matter, and others have other nodes.
+    BEFORE.record(&place.client, &KINDS, false).await
 }
 
 /// Invariant 8, and grove #808: the new operator goes on with the set as if it had made it, and replaces nothing.
@@ -134,8 +94,8 @@ async fn an_upgrade_replaces_no_pod_and_goes_on() -> Result<()> {
     if is_recording() {
         return record().await;
     }
-    let place = Place::existing(NAMESPACE).await?;
-    let before = BEFORE.get().context("pods of the release before")?;
+    let place = Place::existing(BEFORE.namespace).await?;
+    let before = RAN.get().context("pods of the release before")?;
     // A second replica shows that the operator has taken the set over; its templates have the hashes that they had.
     place.scale::<PodCliqueSet>("w", 2).await?;
     let pods = place.ready(2 * PODS).await?;

@@ -35,7 +35,7 @@ pub(crate) fn text(made: &Translation) -> String {
     text
 }
 
-// shows: DGD-7, DGD-8, DGD-9, DGD-10, DGD-11, DGD-26, DGD-27, DGD-30
+// shows: DGD-7, DGD-8, DGD-9, DGD-10, DGD-11, DGD-26, DGD-27, DGD-30, DGD-37
 #[test]
 fn every_example_becomes_this() {
     let files = example_files();

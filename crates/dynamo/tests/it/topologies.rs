@@ -63,6 +63,24 @@ async fn another_framework_judges_the_same_graphs_by_its_own_topology() {
     );
 }
 
+// shows: DGD-35
+#[test]
+fn both_constraints_have_the_same_form_and_may_be_left_out() {
+    let mut definitions = grove_api::crds::all().into_iter();
+    let graphs = definitions.find(|definition| definition.spec.names.kind == "DynamoGraphDeployment");
+    let schema = json!(graphs.expect("a definition").spec.versions[0].schema);
+    let spec = &schema["openAPIV3Schema"]["properties"]["spec"];
+    let component = &spec["properties"]["components"]["items"];
+    for holder in [spec, component] {
+        let constraint = &holder["properties"]["topologyConstraint"];
+        let words = json!(["region", "zone", "datacenter", "block", "rack", "host", "numa"]);
+        assert_eq!(constraint["type"], "object");
+        assert_eq!(constraint["properties"]["packDomain"]["enum"], words);
+        let required = holder["required"].as_array().cloned().unwrap_or_default();
+        assert!(!required.contains(&json!("topologyConstraint")), "{required:?}");
+    }
+}
+
 /// Names of all fields of a schema.
 fn fields(schema: &serde_json::Value, found: &mut Vec<String>) {
     for (name, property) in schema["properties"].as_object().into_iter().flatten() {

@@ -2,7 +2,7 @@
 
 use grove_api::{DynamoGraphDeployment, PodClique, PodCliqueScalingGroup, PodCliqueSet};
 use grove_dynamo::translate::{Surroundings, translate};
-use k8s_openapi::api::core::v1::{Service, ServiceAccount};
+use k8s_openapi::api::core::v1::{Pod, Service, ServiceAccount};
 use kube::ResourceExt;
 use serde_json::json;
 
@@ -89,6 +89,31 @@ async fn the_next_controller_leaves_a_graph_as_it_is() {
     assert_eq!(world.pod_uids("g-").await, pods);
     assert!(set.spec.template.topology_constraint.is_none());
     assert_eq!(world.condition("g", "TopologyConstraintsEnforced").await, None);
+}
+
+/// Five hosts are wanted of one rack, and racks have four.
+// shows: DGD-27, DGD-34
+#[tokio::test(start_paused = true)]
+async fn a_constraint_that_cannot_be_satisfied_keeps_the_graph_waiting() {
+    let world = World::start().await;
+    let main = json!({"name": "main", "image": "server", "command": ["serve"],
+        "resources": {"limits": {"nvidia.com/gpu": "8"}}});
+    let wide = |domain: &str| {
+        with_worker(
+            json!({"replicas": 5, "minAvailable": 5, "topologyConstraint": {"packDomain": domain},
+            "podTemplate": {"spec": {"containers": [main]}}}),
+        )
+    };
+    world.create(&wide("rack")).await;
+    world.settle().await;
+    let waits = world.condition("g", "Ready").await;
+    assert_eq!(waits, Some(("False".to_owned(), "insufficient_capacity".to_owned())));
+    let bound = |pod: &Pod| pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some());
+    assert_eq!(world.list::<Pod>().await.iter().filter(|pod| bound(pod)).count(), 0);
+    world.delete::<DynamoGraphDeployment>("g").await;
+    world.settle().await;
+    world.create(&wide("block")).await;
+    world.says("g", "Ready", ("True", "all_resources_are_ready")).await;
 }
 
 /// Components are told apart by their names: in another order it is the same graph.
