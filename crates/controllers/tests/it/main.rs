@@ -6,6 +6,7 @@ mod support;
 
 mod author;
 mod back_and_forth;
+mod busy;
 mod creation;
 mod deletion;
 mod drift;
