@@ -12,6 +12,7 @@ mod deletion;
 mod drift;
 mod gang_scheduling;
 mod gang_termination;
+mod guard;
 mod killed;
 mod nodes;
 mod nvlink;
