@@ -74,6 +74,7 @@ pub struct Builder {
     scheduler: bool,
     kubelets: bool,
     api_server_flags: Vec<String>,
+    node_silence_secs: Option<u32>,
 }
 
 impl Builder {
@@ -104,6 +105,15 @@ impl Builder {
     /// Runs the stock kube-scheduler.
     pub fn scheduler(mut self, on: bool) -> Self {
         self.scheduler = on;
+        self
+    }
+
+    /// How long a node may be silent before it counts as dead, and how soon after that its pods are deleted (at once). A
+    /// node is silent while it has the label [`crate::DEAD_KUBELET`].
+    pub fn node_silence(mut self, secs: u32) -> Self {
+        self.node_silence_secs = Some(secs);
+        let tolerated = ["not-ready", "unreachable"].map(|taint| format!("--default-{taint}-toleration-seconds=0"));
+        self.api_server_flags.extend(tolerated);
         self
     }
 
@@ -151,6 +161,7 @@ impl ControlPlane {
             scheduler: false,
             kubelets: true,
             api_server_flags: Vec::new(),
+            node_silence_secs: None,
         }
     }
 
@@ -188,7 +199,10 @@ impl ControlPlane {
         self.wait("the API to answer", async || get(&admin, leases).await)
             .await?;
         if wanted.kubelets {
-            self.run(Program::Kwok, programs::kwok(&self.kit, &self.credentials))?;
+            self.run(
+                Program::Kwok,
+                programs::kwok(&self.kit, &self.credentials, wanted.node_silence_secs),
+            )?;
         }
         nodes::post_all(&admin, &wanted.nodes)
             .await
@@ -197,7 +211,7 @@ impl ControlPlane {
             .await?;
         // Not earlier: it asks once a second whether the API is ready, so asking too soon costs a second.
         if wanted.controller_manager {
-            let args = programs::controller_manager(&self.credentials);
+            let args = programs::controller_manager(&self.credentials, wanted.node_silence_secs);
             self.run(Program::ControllerManager, args)?;
         }
         if wanted.scheduler {

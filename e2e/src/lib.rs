@@ -34,4 +34,5 @@ pub use control_plane::{Builder, ControlPlane, Shared, StartError};
 pub use credentials::{ClientError, CredentialsError, Identity};
 pub use nodes::node;
 pub use process::guarded;
+pub use programs::DEAD_KUBELET;
 pub use wait::{NotYet, eventually};

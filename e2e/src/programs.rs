@@ -76,8 +76,14 @@ pub(crate) fn api_server(ports: Ports, credentials: &Credentials, managed: bool,
     args
 }
 
-pub(crate) fn controller_manager(credentials: &Credentials) -> Vec<String> {
-    vec![
+/// Kubelets of nodes with this label are dead: kwok does not play them.
+pub const DEAD_KUBELET: &str = "dead-kubelet";
+/// How long a node may be silent: the cluster's own, which tests are not to meet on a busy machine.
+const NODE_SILENCE_SECS: u32 = 40;
+
+pub(crate) fn controller_manager(credentials: &Credentials, node_silence_secs: Option<u32>) -> Vec<String> {
+    let silence = node_silence_secs.map(|secs| format!("--node-monitor-grace-period={secs}s"));
+    let mut args = vec![
         kubeconfig(credentials, Identity::ControllerManager),
         format!(
             "--service-account-private-key-file={}",
@@ -89,7 +95,9 @@ pub(crate) fn controller_manager(credentials: &Credentials) -> Vec<String> {
         // The defaults (20 requests a second) would make tests wait for the client's own brake.
         "--kube-api-qps=500".to_owned(),
         "--kube-api-burst=1000".to_owned(),
-    ]
+    ];
+    args.extend(silence);
+    args
 }
 
 pub(crate) fn scheduler(credentials: &Credentials) -> Vec<String> {
@@ -102,12 +110,14 @@ pub(crate) fn scheduler(credentials: &Credentials) -> Vec<String> {
     ]
 }
 
-pub(crate) fn kwok(kit: &Kit, credentials: &Credentials) -> Vec<String> {
+pub(crate) fn kwok(kit: &Kit, credentials: &Credentials, node_silence_secs: Option<u32>) -> Vec<String> {
+    // Leases are renewed four times as often as they end.
+    let lease_secs = node_silence_secs.unwrap_or(NODE_SILENCE_SECS);
     vec![
         kubeconfig(credentials, Identity::Kwok),
         format!("--config={}", kit.stages().display()),
-        "--manage-all-nodes".to_owned(),
-        "--node-lease-duration-seconds=40".to_owned(),
+        format!("--manage-nodes-with-label-selector=!{DEAD_KUBELET}"),
+        format!("--node-lease-duration-seconds={lease_secs}"),
     ]
 }
 

@@ -14,7 +14,8 @@ use grove_api::config::{self, Overrides};
 use grove_api::{ClusterTopology, PodClique, PodCliqueSet};
 use grove_e2e::{ControlPlane, Identity, eventually};
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Namespace, Secret};
+use k8s_openapi::api::apps::v1::ControllerRevision;
+use k8s_openapi::api::core::v1::{Namespace, Pod, Secret};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use kube::core::Status;
@@ -299,6 +300,57 @@ async fn managed_objects(stage: &Stage) -> Result<()> {
     let denied = "admission denied, deletion of resource: default/a-0-fe is not allowed";
     assert!(status.message.contains(denied), "{}", status.message);
     by_robot.delete("a-0-fe", &DeleteParams::default()).await?;
+    managed_pod(stage, &labels, &pod).await?;
+    managed_record(stage, &labels).await
+}
+
+/// A pod keeps to its template; looking into it and restarting it is everybody's who has the right.
+async fn managed_pod(stage: &Stage, labels: &Value, spec: &Value) -> Result<()> {
+    let (by_admin, by_operator): (Api<Pod>, Api<Pod>) = (
+        Api::default_namespaced(stage.admin.clone()),
+        Api::default_namespaced(stage.operator.clone()),
+    );
+    let pod = json!({"metadata": {"name": "a-0-fe-0", "labels": labels}, "spec": spec});
+    create(&by_operator, pod).await?;
+    let params = PatchParams::default();
+    let larger = json!([{"name": "main", "resources": {"requests": {"cpu": "1"}}}]);
+    let larger = Patch::Strategic(json!({"spec": {"containers": larger}}));
+    let status = refused(by_admin.patch_subresource("resize", "a-0-fe-0", &params, &larger).await)?;
+    let denied = "admission denied, creation/updation of resource: default/a-0-fe-0 is not allowed";
+    assert!(status.message.contains(denied), "{}", status.message);
+    let debugger = json!([{"name": "debugger", "image": "example.com/none"}]);
+    let debugger = Patch::Strategic(json!({"spec": {"ephemeralContainers": debugger}}));
+    let debugged = by_admin
+        .patch_ephemeral_containers("a-0-fe-0", &params, &debugger)
+        .await?;
+    let added = debugged
+        .spec
+        .and_then(|spec| spec.ephemeral_containers)
+        .unwrap_or_default();
+    assert_eq!(added.len(), 1, "as kubectl debug does");
+    by_admin
+        .delete("a-0-fe-0", &DeleteParams::default().grace_period(0))
+        .await?;
+    Ok(())
+}
+
+/// What a set's pods are known by.
+async fn managed_record(stage: &Stage, labels: &Value) -> Result<()> {
+    let (by_admin, by_operator): (Api<ControllerRevision>, Api<ControllerRevision>) = (
+        Api::default_namespaced(stage.admin.clone()),
+        Api::default_namespaced(stage.operator.clone()),
+    );
+    let record = json!({"metadata": {"name": "a-1", "labels": labels}, "revision": 1, "data": {}});
+    let denied = |status: Box<Status>| {
+        let expected = "of resource: default/a-1 is not allowed";
+        assert!(status.message.contains(expected), "{}", status.message);
+    };
+    denied(refused(create(&by_admin, record.clone()).await)?);
+    create(&by_operator, record).await?;
+    let newer = Patch::Merge(json!({"revision": 2}));
+    denied(refused(by_admin.patch("a-1", &PatchParams::default(), &newer).await)?);
+    denied(refused(by_admin.delete("a-1", &DeleteParams::default()).await)?);
+    by_operator.delete("a-1", &DeleteParams::default()).await?;
     Ok(())
 }
 

@@ -13,6 +13,8 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::registry::Registry;
 use tower::{Layer, Service};
 
+use crate::busy::is_question;
+
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct Write {
     resource: String,
@@ -48,6 +50,9 @@ impl ApiWrites {
 
 /// The verb and resource of a request that is meant to change something.
 fn write(method: &Method, path: &str) -> Option<(&'static str, String)> {
+    if is_question(method, path) {
+        return None;
+    }
     let verb = match *method {
         Method::POST => "create",
         Method::PUT => "update",
@@ -69,8 +74,7 @@ fn write(method: &Method, path: &str) -> Option<(&'static str, String)> {
         [resource, ..] => (*resource).to_owned(),
         [] => return None,
     };
-    // A question that is asked by POST.
-    (!resource.ends_with("reviews")).then_some((verb, resource))
+    Some((verb, resource))
 }
 
 impl<S> Layer<S> for ApiWrites {

@@ -10,14 +10,19 @@ use kube::client::ClientBuilder;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config};
 use tokio::time::{Instant, timeout};
+use tower::buffer::BufferLayer;
 use tower::util::option_layer;
 
 use crate::api_writes::ApiWrites;
+use crate::busy::BusyLayer;
 use crate::exit::{Failure, one_line};
 use crate::rate_limit::RateLimitLayer;
 
 /// How long the first answer may take before the API server counts as unreachable.
 const FIRST_ANSWER_MAX: Duration = Duration::from_secs(10);
+
+/// Requests that wait for the connection before whoever sends one waits too.
+const QUEUE_MAX: usize = 1024;
 
 /// Where a pod finds the token of its service account.
 const POD_TOKEN: &str = "/var/run/secrets/kubernetes.io/serviceaccount/token";
@@ -44,7 +49,7 @@ impl Cluster {
         connection: &ClientConnection,
         writes: &ApiWrites,
     ) -> Result<Self, Failure> {
-        let config = match kubeconfig {
+        let mut config = match kubeconfig {
             Some(path) => from_file(path).await?,
             None => Config::infer().await.map_err(|error| {
                 let cause = one_line(error);
@@ -53,6 +58,8 @@ impl Cluster {
                 ))
             })?,
         };
+        // It sends writes again too, and so hides that the first one may have been carried out.
+        config.default_retry = false;
         // Only a pod's own credentials name this very file.
         let is_inside = config.auth_info.token_file.as_deref() == Some(POD_TOKEN);
         let address = config.cluster_url.to_string();
@@ -66,7 +73,12 @@ impl Cluster {
         };
         let lease_client = Client::try_from(config.clone()).map_err(refused)?;
         let builder = ClientBuilder::try_from(config).map_err(refused)?;
-        let client = builder.with_layer(&option_layer(limit)).with_layer(writes).build();
+        let client = builder
+            .with_layer(&option_layer(limit))
+            .with_layer(&BufferLayer::new(QUEUE_MAX))
+            .with_layer(&BusyLayer)
+            .with_layer(writes)
+            .build();
         Ok(Self {
             client,
             lease_client,
@@ -145,3 +157,6 @@ pub(crate) fn no_answer(address: &str, error: kube::Error) -> String {
         ),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -5,6 +5,7 @@
 
 mod admission;
 mod api_writes;
+mod busy;
 mod client;
 mod commands;
 mod controllers;

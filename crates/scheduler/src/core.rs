@@ -118,6 +118,8 @@ pub(crate) struct Record {
     /// What its status says, or will once the write that is under way has ended.
     pub(crate) said: Option<Statement>,
     pub(crate) is_writing: bool,
+    /// Writes of its status that failed since the last one that went well.
+    unwritten: u32,
     /// What its status should say once the present write has ended.
     pub(crate) to_say: Option<Statement>,
     /// When it was last explained.
@@ -199,11 +201,17 @@ impl Core {
                     return;
                 };
                 record.is_writing = false;
-                if !is_written {
+                if is_written {
+                    record.unwritten = 0;
+                    if record.to_say.is_some() {
+                        self.state.stir.units.insert(unit);
+                    }
+                } else {
+                    // Others wait for it: scaled gangs for their base gang.
                     record.said = None;
-                    self.timers.insert((now + Backoff::WATCH.most, unit));
-                } else if record.to_say.is_some() {
-                    self.state.stir.units.insert(unit);
+                    record.unwritten += 1;
+                    let wait = Backoff::OBJECT.after(record.unwritten);
+                    self.timers.insert((now + wait, unit));
                 }
             }
             Done::Kept { pod } => {

@@ -9,6 +9,10 @@
 //!
 //! Without any record, a hash label that existing PodCliques carry is adopted when their content is the template's.
 //! The content of a ControllerRevision cannot be changed, so a new record is made and the old one deleted.
+//!
+//! A record in a form that this release does not know was made by a newer one, which may come back: it is left alone.
+//! What it says is read off the PodCliques, whose content that release may have written otherwise: while the set is the
+//! one that it last reconciled, the hash that all of a role's PodCliques carry holds.
 
 use std::borrow::Borrow;
 use std::collections::BTreeMap;
@@ -105,6 +109,8 @@ where
     };
     let newest = owned().max_by_key(|revision| (revision.revision, revision.name_any()));
     let recorded = newest.and_then(Record::read);
+    let is_newer = newest.is_some_and(is_of_a_newer_release);
+    let carried = |template: &PodCliqueTemplate| carried(set, template, cliques).filter(|_| is_newer);
 
     let hash_of = |template: &PodCliqueTemplate, text: &str| match &recorded {
         Some(record) => {
@@ -112,7 +118,7 @@ where
             let kept = found.filter(|found| is_reconciled(set, record) || found.template == text);
             kept.map(|found| found.hash.clone())
         }
-        None => adopted(set, template, cliques),
+        None => adopted(set, template, cliques).or_else(|| carried(template)),
     };
     let current: Vec<CliqueRecord> = set
         .spec
@@ -130,7 +136,9 @@ where
         })
         .collect();
 
-    let generation_hash = generation(set, recorded.as_ref(), &current);
+    let mut templates = set.spec.template.cliques.iter().zip(&current);
+    let is_carried = templates.all(|(template, record)| carried(template).as_ref() == Some(&record.hash));
+    let generation_hash = generation(set, recorded.as_ref(), &current, is_carried);
     let record = Record {
         version: VERSION,
         generation_hash,
@@ -142,6 +150,7 @@ where
     let create = (!is_recorded).then(|| render(set, &record, number));
     let kept = create.as_ref().or(newest).map(ResourceExt::name_any);
     let stale = owned()
+        .filter(|revision| !is_of_a_newer_release(revision))
         .map(ResourceExt::name_any)
         .filter(|name| kept.as_ref() != Some(name));
     Resolved {
@@ -151,12 +160,38 @@ where
     }
 }
 
+/// Whether a record has a form that is newer than the one that this release writes.
+fn is_of_a_newer_release(revision: &ControllerRevision) -> bool {
+    let version = revision.data.as_ref().and_then(|data| data.0["version"].as_u64());
+    version.is_some_and(|version| version > u64::from(VERSION))
+}
+
 /// Whether the set's spec is the one for which the record was made.
 fn is_reconciled(set: &PodCliqueSet, record: &Record) -> bool {
-    let Some(status) = &set.status else { return false };
-    status.observed_generation.is_some()
-        && status.observed_generation == set.metadata.generation
-        && status.current_generation_hash.as_ref() == Some(&record.generation_hash)
+    let status = set.status.as_ref();
+    let hash = status.and_then(|status| status.current_generation_hash.as_ref());
+    is_observed(set) && hash == Some(&record.generation_hash)
+}
+
+/// Whether the set's spec is the one that was last reconciled, by whichever release.
+fn is_observed(set: &PodCliqueSet) -> bool {
+    let observed = set.status.as_ref().and_then(|status| status.observed_generation);
+    observed.is_some() && observed == set.metadata.generation
+}
+
+/// The hash label that all PodCliques of this role carry, if the set has not changed since they got it.
+fn carried(set: &PodCliqueSet, template: &PodCliqueTemplate, cliques: &[impl Borrow<PodClique>]) -> Option<String> {
+    let of_role = |clique: &&PodClique| {
+        is_of(set, clique) && Place::of(set, clique).is_some_and(|place| place.template.name == template.name)
+    };
+    let mut hashes = cliques
+        .iter()
+        .map(Borrow::borrow)
+        .filter(of_role)
+        .map(|clique| clique.labels().get(labels::POD_TEMPLATE_HASH));
+    let first = hashes.next()??;
+    let is_one = hashes.all(|hash| hash == Some(first));
+    (is_one && is_observed(set)).then(|| first.clone())
 }
 
 /// A hash label that a PodClique of this role carries, if the PodClique is made from the template as it is now.
@@ -194,7 +229,7 @@ fn is_of(set: &PodCliqueSet, clique: &PodClique) -> bool {
 }
 
 /// The hash of all templates is kept with the hashes that it stands for.
-fn generation(set: &PodCliqueSet, recorded: Option<&Record>, current: &[CliqueRecord]) -> String {
+fn generation(set: &PodCliqueSet, recorded: Option<&Record>, current: &[CliqueRecord], is_carried: bool) -> String {
     let hashes: BTreeMap<String, String> = current
         .iter()
         .map(|record| (record.name.clone(), record.hash.clone()))
@@ -210,7 +245,7 @@ fn generation(set: &PodCliqueSet, recorded: Option<&Record>, current: &[CliqueRe
             let all_adopted = current
                 .iter()
                 .all(|record| record.hash != template_hash(&record.template));
-            if let Some(stored) = stored.filter(|_| all_adopted) {
+            if let Some(stored) = stored.filter(|_| all_adopted || is_carried) {
                 return stored;
             }
         }
@@ -321,27 +356,71 @@ mod tests {
         assert!(later.create.is_none());
     }
 
+    /// A PodClique of the set in this replica.
+    fn made(set: &PodCliqueSet, replica: i32, name: &str, hash: &str) -> PodClique {
+        let mut templates = set.spec.template.cliques.iter();
+        let template = templates.find(|clique| clique.name == name).unwrap();
+        let mut clique = PodClique::new(&names::podclique("a", replica, name), template.spec.clone());
+        clique.metadata.labels = Some(BTreeMap::from([
+            (labels::PART_OF.to_owned(), "a".to_owned()),
+            (labels::PCS_REPLICA_INDEX.to_owned(), replica.to_string()),
+            (labels::POD_TEMPLATE_HASH.to_owned(), hash.to_owned()),
+        ]));
+        clique
+    }
+
+    /// Invariant 8, the other way: somebody goes back to this release, and later forward again.
+    #[test]
+    fn a_record_of_a_newer_release_is_left_alone_and_its_hashes_hold() {
+        let set = two_roles();
+        let mut newer = resolve(&set, &[], &[]).create.unwrap();
+        newer.data = Some(RawExtension(serde_json::json!({"version": VERSION + 1, "all": "new"})));
+        // What that release made of the templates is not what this one would make.
+        let mut cliques = ["fe", "be"].map(|name| made(&set, 0, name, &format!("new-{name}")));
+        for clique in &mut cliques {
+            clique.spec.pod_spec.node_name = Some("of-a-newer-field".into());
+        }
+        let stored = Hashes {
+            generation: "new-all".into(),
+            ..Hashes::default()
+        };
+        let set = reconciled(set, &stored);
+        let back = resolve(&set, std::slice::from_ref(&newer), &cliques);
+        let hashes = &back.hashes;
+        assert_eq!(
+            (hashes.of("fe"), hashes.of("be"), &*hashes.generation),
+            ("new-fe", "new-be", "new-all")
+        );
+        assert!(back.delete.is_empty(), "it is not ours to delete");
+        let ours = back.create.unwrap();
+        assert_eq!(ours.revision, newer.revision + 1);
+
+        // From now on there is a record that can be read; the other one stays where it is.
+        let mut changed = set.clone();
+        changed.metadata.generation = Some(7);
+        changed.spec.template.cliques[0].spec.pod_spec.containers[0].image = Some("registry.example/app:2".into());
+        let next = resolve(&changed, &[newer.clone(), ours.clone()], &cliques);
+        assert_eq!(next.hashes.of("be"), "new-be");
+        assert_ne!(next.hashes.of("fe"), "new-fe");
+        assert_eq!(next.delete, [ours.name_any()]);
+
+        // Where the set has changed since, or an update was under way, nobody can tell: templates get our own hashes.
+        let unseen = resolve(&changed, std::slice::from_ref(&newer), &cliques);
+        assert_eq!(
+            unseen.hashes.of("fe"),
+            template_hash(&canonical_template(&changed, &changed.spec.template.cliques[0]))
+        );
+        let mut mixed = cliques.to_vec();
+        mixed.push(made(&set, 1, "fe", "older-fe"));
+        mixed[2].spec.pod_spec.node_name = Some("of-a-newer-field".into());
+        assert_ne!(resolve(&set, &[newer], &mixed).hashes.of("fe"), "new-fe");
+    }
+
     #[test]
     fn hash_labels_of_existing_cliques_are_adopted() {
         let mut set = two_roles();
         set.spec.template.priority_class_name = Some("high".into());
-        let made = |name: &str, hash: &str| {
-            let template = set
-                .spec
-                .template
-                .cliques
-                .iter()
-                .find(|clique| clique.name == name)
-                .unwrap();
-            let mut clique = PodClique::new(&names::podclique("a", 0, name), template.spec.clone());
-            clique.metadata.labels = Some(BTreeMap::from([
-                (labels::PART_OF.to_owned(), "a".to_owned()),
-                (labels::PCS_REPLICA_INDEX.to_owned(), "0".to_owned()),
-                (labels::POD_TEMPLATE_HASH.to_owned(), hash.to_owned()),
-            ]));
-            clique
-        };
-        let cliques = [made("fe", "go-fe"), made("be", "go-be")];
+        let cliques = [made(&set, 0, "fe", "go-fe"), made(&set, 0, "be", "go-be")];
         let mut taken_over = set.clone();
         taken_over.status = Some(PodCliqueSetStatus {
             current_generation_hash: Some("go-all".into()),
@@ -373,6 +452,7 @@ mod tests {
         let mut torn = first.create.clone().unwrap();
         torn.data = Some(RawExtension(serde_json::json!({"version": "x"})));
         assert_eq!(resolve(&set, &[foreign], &[]).hashes, first.hashes);
-        assert_eq!(resolve(&set, &[torn], &[]).hashes, first.hashes);
+        let mended = resolve(&set, &[torn.clone()], &[]);
+        assert_eq!(mended.hashes, first.hashes);
     }
 }

@@ -35,28 +35,35 @@ async fn gs5_a_scaled_gang_waits_until_the_base_gang_is_scheduled() -> Result<()
             Ok(of_gang(&pods, "w-0", false) == 6 && of_gang(&pods, "w-0-sg-x-0", true) == 4)
         })
         .await?;
+    place.scheduled("w-0", "False").await?;
     place.add_node().await?;
     place.ready(10).await?;
-    Ok(())
+    for gang in ["w-0", "w-0-sg-x-0"] {
+        place.scheduled(gang, "True").await?;
+    }
+    place.audit().await
 }
 
-/// What is ready runs on the node of the place; what is scaled out now waits for it, all of it, and then runs.
-async fn waits_for_room(place: &Place, scale_out: impl AsyncFn(&Place) -> Result<()>, added: usize) -> Result<()> {
-    place.add_node().await?;
+/// What is ready runs on the node of the place, which has some room left; the gang of what is scaled out now needs more,
+/// so that none of its pods takes any, and all of them run when there is enough.
+async fn waits_for_room(
+    place: &Place,
+    (room, gang): (usize, &str),
+    scale_out: impl AsyncFn(&Place) -> Result<()>,
+) -> Result<()> {
+    place.add_node_for(10 + room, &place.namespace).await?;
     place.create(&place.pinned()).await?;
     let before = uids(&place.ready(10).await?);
-    place.cordon(true).await?;
     scale_out(place).await?;
-    place
-        .until("the new pods to wait for room", async |place| {
-            let pods = place.list::<Pod>().await?;
-            let waits = |pod: &&Pod| pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_none());
-            Ok(pods.len() == 10 + added && pods.iter().filter(waits).count() == added)
-        })
-        .await?;
-    place.cordon(false).await?;
-    assert!(uids(&place.ready(10 + added).await?).is_superset(&before));
-    Ok(())
+    place.scheduled(gang, "False").await?;
+    let has_place = |pod: &&Pod| pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some());
+    let pods = place.list::<Pod>().await?;
+    let placed: Vec<&Pod> = pods.iter().filter(has_place).collect();
+    assert_eq!(placed.len(), 10, "all or none");
+    place.add_node_for(20, &format!("{}-more", place.namespace)).await?;
+    assert!(uids(&place.ready(pods.len()).await?).is_superset(&before));
+    place.scheduled(gang, "True").await?;
+    place.audit().await
 }
 
 /// GS2: a replica that a scaling group gets is a gang of its own, which waits for room.
@@ -64,9 +71,10 @@ async fn waits_for_room(place: &Place, scale_out: impl AsyncFn(&Place) -> Result
 async fn gs2_a_scaled_group_waits_for_room_and_disturbs_nobody() -> Result<()> {
     let place = Place::new("gs2").await?;
     let scale_out = async |place: &Place| place.scale::<PodCliqueScalingGroup>("w-0-sg-x", 3).await;
-    waits_for_room(&place, scale_out, 4).await?;
+    waits_for_room(&place, (1, "w-0-sg-x-1"), scale_out).await?;
     let gangs = ["w-0", "w-0-sg-x-0", "w-0-sg-x-1"];
     assert_eq!(names(&place.list::<PodGang>().await?), gangs);
+    assert_eq!(place.list::<Pod>().await?.len(), 14);
     Ok(())
 }
 
@@ -75,9 +83,10 @@ async fn gs2_a_scaled_group_waits_for_room_and_disturbs_nobody() -> Result<()> {
 async fn gs3_a_second_replica_waits_for_room_and_disturbs_nobody() -> Result<()> {
     let place = Place::new("gs3").await?;
     let scale_out = async |place: &Place| place.scale::<PodCliqueSet>("w", 2).await;
-    waits_for_room(&place, scale_out, 10).await?;
+    waits_for_room(&place, (2, "w-1"), scale_out).await?;
     let gangs = ["w-0", "w-0-sg-x-0", "w-1", "w-1-sg-x-0"];
     assert_eq!(names(&place.list::<PodGang>().await?), gangs);
+    assert_eq!(place.list::<Pod>().await?.len(), 20);
     Ok(())
 }
 
@@ -121,9 +130,11 @@ async fn gt1_a_lost_pod_recycles_the_whole_replica_after_the_delay() -> Result<(
             Ok(now.len() == 10 && uids(&now).is_disjoint(&uids(&pods)))
         })
         .await?;
+    place.scheduled("w-0", "False").await?;
     place.cordon(false).await?;
     place.ready(10).await?;
-    Ok(())
+    place.scheduled("w-0", "True").await?;
+    place.audit().await
 }
 
 /// GT5: a scaling group that can spare a replica has only that one made anew.
@@ -146,14 +157,15 @@ async fn gt5_a_lost_pod_recycles_only_its_replica_of_the_group() -> Result<()> {
     for untouched in ["w-0-pc-a-", "w-0-sg-x-1-"] {
         assert_eq!(of(&after, untouched), of(&pods, untouched));
     }
-    Ok(())
+    place.audit().await
 }
 
 /// GT6: what is above the minimum is replaced, and nobody else pays for it.
 #[tokio::test(flavor = "multi_thread")]
 async fn gt6_a_lost_pod_of_a_scaled_gang_is_just_replaced() -> Result<()> {
     let place = Place::new("gt6").await?;
-    place.create(WORKLOAD).await?;
+    place.add_node().await?;
+    place.create(&place.pinned()).await?;
     let pods = place.ready(10).await?;
     let lost = pods.iter().find(|pod| pod.name_any().starts_with("w-0-sg-x-1-pc-c-"));
     let lost = lost.context("a pod of the scaled gang")?;
@@ -170,7 +182,7 @@ async fn gt6_a_lost_pod_of_a_scaled_gang_is_just_replaced() -> Result<()> {
         .await?;
     let after = uids(&place.ready(10).await?);
     assert_eq!(uids(&pods).intersection(&after).count(), 9);
-    Ok(())
+    place.audit().await
 }
 
 /// What the init container of a pod waits for.

@@ -1,10 +1,11 @@
-//! The workload operator on a real control plane: kube-apiserver, garbage collection, kube-scheduler, kwok's kubelets.
+//! The workload operator on a real control plane: kube-apiserver, garbage collection, kwok's kubelets, and our scheduler,
+//! which places the gangs. What needs resource claims, and what an earlier release left, kube-scheduler places.
 //!
-//! Pods are placed one by one by kube-scheduler here: the gangs' own placement is tested where a scheduler of gangs runs.
 //! kwok runs no init containers, so that start orders show in what the pods may ask, not in when they start.
 
 #[path = "../common/before.rs"]
 mod before;
+mod dead_node;
 mod failover;
 mod film;
 mod gangs;
@@ -12,6 +13,8 @@ mod gangs;
 mod kinds;
 mod lifecycle;
 mod nvlink;
+#[path = "../common/record.rs"]
+mod record;
 #[path = "../common/recorded.rs"]
 mod recorded;
 #[path = "../common/recording.rs"]

@@ -1,4 +1,4 @@
-//! What goes wrong around the operator: nodes that die, names that are taken.
+//! What goes wrong around the operator: pods that do not end, names that are taken.
 
 use anyhow::{Context, Result};
 use grove_api::{PodClique, PodCliqueSet};
@@ -8,17 +8,16 @@ use serde_json::json;
 
 use crate::support::{Place, WORKLOAD, is_ready, uids};
 
-/// grove #401: the kubelet of a dead node never lets go of its pod. Its replacement does not wait.
+/// grove #401: somebody never lets go of a pod that is being deleted. Its replacement does not wait.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pod_that_never_ends_neither_blocks_nor_counts() -> Result<()> {
-    let place = Place::new("dead-node").await?;
+    let place = Place::new("held").await?;
     place.create(WORKLOAD).await?;
     let pods = place.ready(10).await?;
     let stuck = pods.iter().find(|pod| pod.name_any().starts_with("w-0-pc-a-"));
     let stuck = stuck.context("a pod of pc-a")?.name_any();
-    // What the silence of a kubelet comes to: the pod is being deleted, for ever.
     place
-        .merge::<Pod>(&stuck, json!({"metadata": {"finalizers": ["example.com/dead-node"]}}))
+        .merge::<Pod>(&stuck, json!({"metadata": {"finalizers": ["example.com/held"]}}))
         .await?;
     place.delete::<Pod>(&stuck).await?;
     place
@@ -38,7 +37,7 @@ async fn a_pod_that_never_ends_neither_blocks_nor_counts() -> Result<()> {
             Ok((status.replicas, status.ready_replicas) == (2, 2))
         })
         .await?;
-    // The node comes back, and nothing else changes.
+    // It is let go, and nothing else changes.
     place
         .merge::<Pod>(&stuck, json!({"metadata": {"finalizers": null}}))
         .await?;

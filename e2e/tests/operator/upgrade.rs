@@ -8,13 +8,16 @@ use std::sync::OnceLock;
 
 use anyhow::{Context, Result};
 use grove_api::{PodClique, PodCliqueSet, labels};
-use grove_e2e::{ControlPlane, Identity};
+use grove_e2e::ControlPlane;
+use k8s_openapi::api::apps::v1::ControllerRevision;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
+use tokio_util::sync::CancellationToken;
 
 use crate::before::{BEFORE, PODS};
 use crate::recording::is_recording;
-use crate::support::{Place, uids};
+use crate::space::grant;
+use crate::support::{Place, install_kinds, run_operator, uids};
 
 /// Owners before what they own.
 const KINDS: [(&str, &str); 7] = [
@@ -60,16 +63,18 @@ pub(crate) async fn install(plane: &ControlPlane) -> Result<()> {
     if is_recording() {
         return Ok(());
     }
-    plane.create_namespace(BEFORE.namespace).await?;
-    let client = plane.client(Identity::Admin).await?;
-    BEFORE.restore(&client).await?;
-    let place = Place {
-        client,
-        namespace: BEFORE.namespace.to_owned(),
-    };
-    let pods = uids(&place.ready(PODS).await?);
+    let (_, pods) = restored(plane).await?;
     RAN.get_or_init(|| pods);
     Ok(())
+}
+
+/// The namespace with what the release before left, and its pods, which run.
+async fn restored(plane: &ControlPlane) -> Result<(Place, BTreeSet<String>)> {
+    plane.create_namespace(BEFORE.namespace).await?;
+    let place = Place::on(plane, BEFORE.namespace).await?;
+    BEFORE.restore(&place.client).await?;
+    let pods = uids(&place.ready(PODS).await?);
+    Ok((place, pods))
 }
 
 /// Writes down everything that the operator made of a set.
@@ -116,5 +121,42 @@ async fn an_upgrade_replaces_no_pod_and_goes_on() -> Result<()> {
     }
     place.scale::<PodCliqueSet>("w", 1).await?;
     assert_eq!(&uids(&place.ready(PODS).await?), before);
+    Ok(())
+}
+
+/// The hashes that pods carry.
+fn hashes(pods: &[Pod]) -> BTreeSet<Option<String>> {
+    let hash = |pod: &Pod| pod.labels().get(labels::POD_TEMPLATE_HASH).cloned();
+    pods.iter().map(hash).collect()
+}
+
+/// What the first new operator made of the set is what the next ones find: none writes another record, no pod goes, and
+/// after a time without any the pods have the hashes of the release before.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restart_after_an_upgrade_replaces_no_pod_either() -> Result<()> {
+    if is_recording() {
+        return Ok(());
+    }
+    let plane = ControlPlane::builder().nodes(4).scheduler(true).start().await?;
+    install_kinds(&plane).await?;
+    grant(&plane).await?;
+    let (place, before) = restored(&plane).await?;
+    let recorded = hashes(&place.list::<Pod>().await?);
+    let mut records = BTreeSet::new();
+    // Each of them shows by a change of the number that it has taken the set over.
+    for (replicas, is_before_zero) in [(2, true), (1, true), (0, false), (1, false)] {
+        let stop = CancellationToken::new();
+        let operator = run_operator(&plane, stop.clone()).await?;
+        place.scale::<PodCliqueSet>("w", replicas).await?;
+        let pods = place.ready(PODS * usize::try_from(replicas)?).await?;
+        let are_kept = uids(&pods).is_superset(&before);
+        assert!(are_kept || !is_before_zero, "pods of the release before are gone");
+        assert!(hashes(&pods).is_subset(&recorded), "a template has another hash");
+        stop.cancel();
+        operator.await?;
+        let found = place.list::<ControllerRevision>().await?;
+        records.insert(found.iter().filter_map(ResourceExt::uid).collect::<Vec<_>>());
+    }
+    assert_eq!(records.len(), 1, "the same record at each end: {records:?}");
     Ok(())
 }

@@ -10,13 +10,14 @@ use std::collections::BTreeMap;
 
 use grove_api::dynamo;
 use grove_api::labels::{MANAGED_BY, MANAGED_BY_OPERATOR};
-use grove_api::{GROUP, SCHEDULER_GROUP, TOPOLOGY_DOMAIN_GROUP, VERSION};
+use grove_api::{ComputeDomain, GROUP, SCHEDULER_GROUP, TOPOLOGY_DOMAIN_GROUP, VERSION};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::admissionregistration::v1::{
     MatchCondition, MutatingWebhook, MutatingWebhookConfiguration, RuleWithOperations, ServiceReference,
     ValidatingWebhook, ValidatingWebhookConfiguration, WebhookClientConfig,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use kube::Resource as _;
 use kube::api::ObjectMeta;
 
 use crate::webhooks::{Policy, Webhook};
@@ -242,7 +243,11 @@ fn authorizer_rules() -> Vec<RuleWithOperations> {
     ];
     vec![
         rule(&changed, "", "v1", &["secrets", "serviceaccounts", "services"]),
-        rule(&[UPDATE], "", "v1", &["pods"]),
+        rule(&[UPDATE], "", "v1", &["pods", "pods/resize"]),
+        // The hashes by which pods are known to follow their template.
+        rule(&written, "apps", "v1", &["controllerrevisions"]),
+        rule(&changed, "resource.k8s.io", "*", &["resourceclaims"]),
+        rule(&changed, &ComputeDomain::group(&()), "*", &["computedomains"]),
         rule(&changed, "rbac.authorization.k8s.io", "v1", &["roles", "rolebindings"]),
         rule(&changed, "autoscaling", "*", &["horizontalpodautoscalers"]),
         rule(&written, GROUP, VERSION, &workload),

@@ -1,11 +1,15 @@
 //! The authorizer: only the operator, and those it is told of, may write what the operator made.
 //!
 //! The way to change a managed object is its PodCliqueSet. Left open on purpose: `scale`, which is how autoscalers and
-//! people scale; the status of pods and gangs, which kubelets and schedulers write; and deleting a pod, which is how
-//! people restart one.
+//! people scale; the status of pods, gangs, claims and fabrics, which kubelets, schedulers and drivers write; finalizers of
+//! others on claims and fabrics; deleting or evicting a pod, which is how people restart one and drain its node; and
+//! `ephemeralcontainers`, which is how people look into one (`kubectl debug`): such a container changes none of those that
+//! the template has, and RBAC opens it as it does `exec`, which does as much. `resize` is closed: it changes what the
+//! template asks for.
 
 use grove_api::podgang::NamespacedName;
-use grove_api::{PodCliqueSet, labels};
+use grove_api::{ComputeDomain, PodCliqueSet, labels};
+use kube::Resource as _;
 use serde_json::Value;
 
 use super::Policy;
@@ -40,7 +44,8 @@ fn guarded_by(request: &Request, policy: &Policy) -> Option<NamespacedName> {
         return None;
     }
     let is_pod = request.resource.group.is_empty() && request.resource.resource == "pods";
-    if request.operation == Operation::Connect || (is_pod && request.operation == Operation::Delete) {
+    let is_open = is_pod && (request.operation == Operation::Delete || request.sub_resource == "ephemeralcontainers");
+    if request.operation == Operation::Connect || is_open || is_note_of_a_driver(request) {
         return None;
     }
     // What is stored decides: a caller could write any label into the new object.
@@ -53,6 +58,29 @@ fn guarded_by(request: &Request, policy: &Policy) -> Option<NamespacedName> {
         namespace: request.namespace.clone(),
         name: label(object, labels::PART_OF).unwrap_or_default().to_owned(),
     })
+}
+
+/// Claims and fabrics have controllers of their own beside us: schedulers and drivers, whose names nobody can know, put
+/// finalizers on them. They may write whatever leaves alone what the operator wrote.
+fn is_note_of_a_driver(request: &Request) -> bool {
+    let group = request.resource.group.as_str();
+    let is_shared = group == "resource.k8s.io" || group == ComputeDomain::group(&());
+    let (old, new) = (&request.old_object, &request.object);
+    let is_kept = |field: &str| old["metadata"][field] == new["metadata"][field];
+    is_shared
+        && request.operation == Operation::Update
+        && old["spec"] == new["spec"]
+        && is_kept("labels")
+        && is_kept("ownerReferences")
+        && our_finalizers(old) == our_finalizers(new)
+}
+
+fn our_finalizers(object: &Value) -> Vec<&str> {
+    let all = object["metadata"]["finalizers"].as_array().into_iter().flatten();
+    let ours = all
+        .filter_map(Value::as_str)
+        .filter(|finalizer| finalizer.starts_with("grove.io/"));
+    ours.collect()
 }
 
 fn judge(request: &Request, parent: &str, set: Option<&PodCliqueSet>) -> Answer {

@@ -356,7 +356,15 @@ async fn only_the_operator_and_its_friends_write_what_it_made() -> Result<()> {
     let delete = request("DELETE", "podcliques", managed("s"), Value::Null);
     let mut pod = delete.clone();
     pod["resource"] = json!({"group": "", "version": "v1", "resource": "pods"});
+    let through = |subresource: &str| {
+        let mut update = request("UPDATE", "pods", managed("s"), managed("s"));
+        update["resource"] = pod["resource"].clone();
+        update["subResource"] = json!(subresource);
+        update
+    };
     let refused = [
+        (through(""), "creation/updation"),
+        (through("resize"), "creation/updation"),
         (delete.clone(), "deletion"),
         (
             request("CREATE", "podcliques", Value::Null, managed("s")),
@@ -381,7 +389,8 @@ async fn only_the_operator_and_its_friends_write_what_it_made() -> Result<()> {
             "system:serviceaccount:kube-system:generic-garbage-collector",
             delete.clone(),
         ),
-        pod,
+        pod.clone(),
+        through("ephemeralcontainers"),
         request("UPDATE", "podcliques", mine.clone(), mine),
     ];
     for request in admitted {

@@ -6,11 +6,13 @@ mod support;
 
 mod author;
 mod back_and_forth;
+mod busy;
 mod creation;
 mod deletion;
 mod drift;
 mod gang_scheduling;
 mod gang_termination;
+mod guard;
 mod killed;
 mod nodes;
 mod nvlink;

@@ -114,6 +114,39 @@ async fn pain_lws_1016_an_operator_that_hashes_otherwise_replaces_no_pod() {
     );
 }
 
+/// Back and forth between releases: what a newer one recorded in a form that this one does not know is left where it is,
+/// and no pod is replaced, neither now nor by the next start.
+#[tokio::test(start_paused = true)]
+async fn an_operator_that_cannot_read_a_newer_record_replaces_no_pod_and_keeps_it() {
+    let mut world = running(Minimum::All, 20).await;
+    let before = world.uids_of("w").await;
+    world.stop_operator().await;
+    rename_hashes(&world).await;
+    let (name, record) = world.list::<ControllerRevision>().await.pop_first().expect("a record");
+    let mut newer = record.clone();
+    newer.data = Some(RawExtension(json!({"version": 2, "templates": "in another way"})));
+    newer.metadata.resource_version = None;
+    newer.metadata.uid = None;
+    world.delete::<ControllerRevision>(&name).await;
+    let newer = world.create(&newer).await;
+    for _ in 0..2 {
+        world.start_operator();
+        world.pass(600).await;
+        assert_eq!(world.uids_of("w").await, before);
+        let status = world.set_status("w").await;
+        assert!(status.update_progress.is_none(), "{:?}", status.update_progress);
+        let kept = world.get::<ControllerRevision>(&name).await;
+        assert_eq!((kept.uid(), kept.data), (newer.uid(), newer.data.clone()));
+        world.stop_operator().await;
+    }
+    world.start_operator();
+    world.set_image(&["pc-a"], "two").await;
+    world.settle().await;
+    world.all_run("w-0-pc-a", "two").await;
+    let records = world.list::<ControllerRevision>().await;
+    assert_eq!(records.len(), 2, "ours beside the other: {:?}", records.keys());
+}
+
 /// Makes every hash of the set another one, wherever it is written, as if another release had computed it.
 async fn rename_hashes(world: &World) {
     const LABEL: &str = labels::POD_TEMPLATE_HASH;

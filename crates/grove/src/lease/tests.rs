@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex};
 
-use axum::http::{Request, StatusCode};
+use axum::http::{Method, Request, StatusCode};
 use k8s_openapi::api::coordination::v1::LeaseSpec;
 use kube::client::Body;
 use serde_json::json;
@@ -162,14 +162,20 @@ enum Network {
     Failing,
     /// Only single objects can be read.
     Blind,
+    /// Writes are answered with 504 and not carried out.
+    TooLate,
+    /// Writes are answered with 504 and carried out.
+    CarriedOut,
 }
 
-const NETWORKS: [Network; 5] = [
+const NETWORKS: [Network; 7] = [
     Network::Good,
     Network::Silent,
     Network::Mute,
     Network::Failing,
     Network::Blind,
+    Network::TooLate,
+    Network::CarriedOut,
 ];
 
 /// One replica's way to the API server.
@@ -177,6 +183,8 @@ const NETWORKS: [Network; 5] = [
 struct Link {
     server: ApiServer,
     network: Arc<AtomicU8>,
+    /// When writes were answered with 504.
+    timed_out: Arc<Mutex<Vec<Instant>>>,
 }
 
 impl Link {
@@ -184,6 +192,7 @@ impl Link {
         Self {
             server: server.clone(),
             network: Arc::default(),
+            timed_out: Arc::default(),
         }
     }
 
@@ -208,7 +217,14 @@ impl Link {
                     {
                         embedded::refusal(StatusCode::FORBIDDEN, "Forbidden")
                     }
-                    Network::Good | Network::Mute | Network::Blind => link.server.router().oneshot(request).await?,
+                    Network::TooLate | Network::CarriedOut if request.method() != Method::GET => {
+                        link.timed_out.lock().unwrap().push(Instant::now());
+                        if network == Network::CarriedOut {
+                            link.server.router().oneshot(request).await?;
+                        }
+                        embedded::refusal(StatusCode::GATEWAY_TIMEOUT, "Timeout")
+                    }
+                    _ => link.server.router().oneshot(request).await?,
                 };
                 if network == Network::Mute {
                     std::future::pending::<()>().await;
@@ -280,6 +296,29 @@ async fn a_leader_that_cannot_renew_gives_up_before_others_may_lead() {
             "lost lease grove-system/grove-operator-leader-election: could not renew it for 10 s"
         );
         assert_eq!(elected_at.elapsed(), Duration::from_secs(10), "{network:?}");
+    }
+}
+
+/// Every round is one request; the next one reads first, and so finds out what became of it.
+#[tokio::test(start_paused = true)]
+async fn a_renewal_that_times_out_is_not_sent_again_before_the_next_round() {
+    for (network, renews) in [(Network::TooLate, false), (Network::CarriedOut, true)] {
+        let server = ApiServer::default();
+        let link = Link::new(&server);
+        let mut leadership = link.candidate("a").elected().await;
+        let written = || server.lease(LEASE.0, LEASE.1).unwrap()["renewTime"].clone();
+        let before = written();
+        link.set(network);
+        let held = timeout(Duration::from_secs(7), leadership.hold()).await;
+        assert!(held.is_err(), "{network:?}: leads until the deadline");
+        assert_eq!(written() != before, renews, "{network:?}");
+        let sent = link.timed_out.lock().unwrap().clone();
+        assert_eq!(sent.len(), 3, "{network:?}: one in each round");
+        assert!(sent.windows(2).all(|pair| pair[1] - pair[0] >= Duration::from_secs(2)));
+        link.set(Network::Good);
+        let held = timeout(Duration::from_secs(60), leadership.hold()).await;
+        assert!(held.is_err(), "{network:?}: leads on");
+        assert_eq!(server.lease(LEASE.0, LEASE.1).unwrap()["leaseTransitions"], 0);
     }
 }
 
@@ -363,7 +402,7 @@ fn never_two_leaders_and_never_none_for_long() {
             let mut dice = Dice(seed);
             for _ in 0..100 {
                 sleep(Duration::from_millis(dice.below(30_000))).await;
-                links[dice.below(3) as usize].set(NETWORKS[dice.below(4) as usize]);
+                links[dice.below(3) as usize].set(NETWORKS[dice.below(7) as usize]);
             }
             let healed_at = Instant::now();
             links.iter().for_each(|link| link.set(Network::Good));

@@ -5,6 +5,7 @@
 
 use grove_api::{PodCliqueScalingGroup, PodCliqueSet};
 use grove_simcluster::fault::{Match, Moment, RequestFault, Rule};
+use grove_simcluster::history::Outcome;
 use grove_simcluster::server::{Intent, Verb};
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{DeleteParams, Patch, PatchParams};
@@ -249,6 +250,58 @@ async fn a_bind_whose_answer_is_lost_is_not_taken_for_refused() {
     }
     world.settle().await;
     assert_eq!(world.audit().binds, 6);
+}
+
+/// Whether it was carried out nobody knows: nothing is sent again before the scheduler has decided that.
+#[tokio::test(start_paused = true)]
+async fn a_bind_that_times_out_is_sent_again_by_the_scheduler_alone() {
+    for written in [true, false] {
+        let world = World::new(nodes(1, 1, 3)).await;
+        let late = Rule::request(binds(), RequestFault::Timeout { written });
+        world.cluster.faults().script([late]);
+        world.create::<PodCliqueSet>(&set("w", 3, 8, "rack")).await;
+        world.await_scheduled("w-0", ("True", "Placed")).await;
+        world.settle().await;
+        assert_eq!(world.audit().binds, 3);
+        let history = world.cluster.history().expect("a history");
+        let binds = history.requests().only(|asked| asked.intent.subresource == "binding");
+        let late = binds.iter().find(|asked| asked.outcome == Outcome::Answered(504));
+        let late = late.expect("a bind that timed out");
+        let after = binds.iter().filter(|asked| asked.intent.name == late.intent.name);
+        let sent: Vec<_> = after
+            .map(|asked| (asked.outcome, asked.time.duration_since(late.time)))
+            .collect();
+        let [(Outcome::Answered(504), _), (Outcome::Answered(code), waited)] = sent[..] else {
+            panic!("sent twice, not {sent:?}");
+        };
+        assert_eq!(code, if written { 409 } else { 201 });
+        assert!(
+            waited.as_millis() >= 50,
+            "the wait is the scheduler's own, not {waited:?}"
+        );
+    }
+}
+
+/// The gang is bound, and scaled gangs wait for that to be said.
+#[tokio::test(start_paused = true)]
+async fn a_status_that_could_not_be_written_is_written_soon() {
+    let world = World::new(nodes(1, 1, 3)).await;
+    let statuses = Match::any()
+        .user(SCHEDULER)
+        .verb(Verb::Patch)
+        .resource("scheduler.grove.io", "podgangs");
+    let busy = RequestFault::TooManyRequests { retry_after_secs: 1 };
+    world.cluster.faults().script([Rule::request(statuses, busy).times(3)]);
+    world.create::<PodCliqueSet>(&set("w", 3, 8, "rack")).await;
+    world.await_scheduled("w-0", ("True", "Placed")).await;
+    let history = world.cluster.history().expect("a history");
+    let said = history.requests().only(|asked| {
+        &*asked.intent.resource.plural == "podgangs" && asked.intent.user == SCHEDULER && asked.intent.verb.is_write()
+    });
+    let first = said.iter().next().expect("a write that was refused").time;
+    let last = said.iter().last().expect("a write that was not").time;
+    let waited = last.duration_since(first);
+    assert!(waited.as_secs() < 2, "{waited:?}");
 }
 
 /// Two of three pods are bound, the third has no node to go to, and the scheduler is gone.

@@ -8,8 +8,7 @@ use std::task::{Context, Poll};
 use http::{Request, Response};
 use http_body_util::BodyExt;
 use kube::client::Body;
-use kube::client::retry::RetryPolicy;
-use tower::{BoxError, Service, ServiceBuilder, retry::RetryLayer};
+use tower::{BoxError, Service};
 
 use super::identify;
 use crate::fault::{Visitor, pass};
@@ -32,14 +31,11 @@ impl Door {
         Self { server, user, born }
     }
 
-    /// A client on this door. It retries what a client made from a kubeconfig retries.
+    /// A client on this door. It sends nothing by itself: what the server answers is what its caller hears.
     ///
     /// Must be called inside a tokio runtime, because the client keeps a task.
     pub fn client(self) -> kube::Client {
-        let retrying = ServiceBuilder::new()
-            .layer(RetryLayer::new(RetryPolicy::server_retry()))
-            .service(self);
-        kube::Client::new(retrying, "default")
+        kube::Client::new(self, "default")
     }
 }
 

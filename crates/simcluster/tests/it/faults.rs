@@ -22,7 +22,7 @@ use crate::support::*;
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const SECRETS: &str = "/api/v1/namespaces/default/secrets";
 
-/// A cluster that remembers, and the maps in it as a client without retries sees them.
+/// A cluster that remembers, and the maps in it.
 fn recorded() -> (Cluster, Api<ConfigMap>) {
     let cluster = Cluster::builder().seed(1).record_history(true).start();
     let maps = maps_of(&cluster, "operator");
@@ -30,8 +30,7 @@ fn recorded() -> (Cluster, Api<ConfigMap>) {
 }
 
 fn maps_of(cluster: &Cluster, user: &str) -> Api<ConfigMap> {
-    let door = Door::new(cluster.server().clone(), User::named(user, &[]));
-    Api::namespaced(kube::Client::new(door, "default"), "default")
+    Api::namespaced(cluster.client_as(User::named(user, &[])), "default")
 }
 
 fn map(name: &str) -> ConfigMap {
