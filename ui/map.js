@@ -54,7 +54,8 @@ export class MapView {
       canvas.width = Math.round(w * devicePixelRatio);
       canvas.height = Math.round(h * devicePixelRatio);
     }
-    this.show(this.#scene);
+    // At once: a canvas that got another size is empty, and would flicker until the next frame.
+    if (this.#scene !== null) this.#draw();
   }
 
   #draw() {

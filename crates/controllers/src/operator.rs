@@ -102,8 +102,8 @@ impl Operator {
             async move {
                 let (controller, begun) = (key.controller(), Instant::now());
                 let outcome = look(&shell, key).await;
-                let metrics = &shell.telemetry.metrics;
-                metrics.looked(controller, &outcome, begun.elapsed());
+                let looks = shell.telemetry.metrics.looks();
+                looks.looked(controller, &outcome, begun.elapsed());
                 outcome
             }
         };

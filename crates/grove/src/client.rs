@@ -1,14 +1,12 @@
 //! The way to the API server: which one, how fast, and as whom.
 
-use std::path::Path;
 use std::time::Duration;
 
 use grove_api::config::ClientConnection;
 use k8s_openapi::api::authentication::v1::SelfSubjectReview;
 use kube::api::PostParams;
 use kube::client::ClientBuilder;
-use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::{Api, Client, Config};
+use kube::{Api, Client};
 use tokio::time::{Instant, timeout};
 use tower::buffer::BufferLayer;
 use tower::util::option_layer;
@@ -17,6 +15,7 @@ use crate::api_writes::ApiWrites;
 use crate::busy::BusyLayer;
 use crate::exit::{Failure, one_line};
 use crate::rate_limit::RateLimitLayer;
+use crate::target::Target;
 
 /// How long the first answer may take before the API server counts as unreachable.
 const FIRST_ANSWER_MAX: Duration = Duration::from_secs(10);
@@ -42,22 +41,13 @@ pub(crate) struct Cluster {
 }
 
 impl Cluster {
-    /// Sets up the client; sends nothing. Without `kubeconfig` the usual places are tried: `$KUBECONFIG`, the home
-    /// directory, then the pod's service account. What is written is counted.
+    /// Sets up the client; sends nothing. What is written is counted.
     pub(crate) async fn connect(
-        kubeconfig: Option<&Path>,
+        target: &Target,
         connection: &ClientConnection,
         writes: &ApiWrites,
     ) -> Result<Self, Failure> {
-        let mut config = match kubeconfig {
-            Some(path) => from_file(path).await?,
-            None => Config::infer().await.map_err(|error| {
-                let cause = one_line(error);
-                Failure::Usage(format!(
-                    "no cluster to talk to: {cause}; give --kubeconfig, run inside a cluster, or try: grove demo"
-                ))
-            })?,
-        };
+        let mut config = target.config().await?;
         // It sends writes again too, and so hides that the first one may have been carried out.
         config.default_retry = false;
         // Only a pod's own credentials name this very file.
@@ -90,12 +80,25 @@ impl Cluster {
 
     /// For a command that asks and ends. The first answer is the one that may take too long; after it the cluster is known
     /// to be there.
-    pub(crate) async fn reach(kubeconfig: Option<&Path>) -> Result<Self, Failure> {
+    pub(crate) async fn reach(target: &Target) -> Result<Self, Failure> {
         // The only provider in the binary; it can be installed already when commands share a process.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let cluster = Self::connect(kubeconfig, &ClientConnection::default(), &ApiWrites::default()).await?;
+        let cluster = Self::connect(target, &ClientConnection::default(), &ApiWrites::default()).await?;
         cluster.own_user().await?;
         Ok(cluster)
+    }
+
+    /// What it means that a list of Grove's objects failed.
+    pub(crate) fn failed(&self, error: kube::Error) -> Failure {
+        let address = &self.address;
+        match error {
+            // A list of no objects is empty; only a kind that is not served is not found.
+            kube::Error::Api(status) if status.code == 404 => Failure::Usage(format!(
+                "the API server at {address} does not serve Grove's kinds; install the chart (docs/install.md), or \
+                 check --kubeconfig and --context"
+            )),
+            other => Failure::NoAnswer(no_answer(address, other)),
+        }
     }
 
     /// Asks the API server who we are: the first contact, and the name that our webhooks let pass.
@@ -127,21 +130,8 @@ impl Cluster {
 const CHECK_NETWORK: &str =
     "check the address, the network and that the API server runs; without a cluster, try: grove demo";
 
-async fn from_file(path: &Path) -> Result<Config, Failure> {
-    let unusable = |error| {
-        let cause = one_line(error);
-        Failure::Usage(format!(
-            "cannot use kubeconfig {}: {cause}; check --kubeconfig",
-            path.display()
-        ))
-    };
-    let kubeconfig = Kubeconfig::read_from(path).map_err(|error| unusable(anyhow::Error::new(error)))?;
-    let chosen = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
-    chosen.map_err(|error| unusable(anyhow::Error::new(error)))
-}
-
 /// What a failed request means to the person who asked.
-pub(crate) fn no_answer(address: &str, error: kube::Error) -> String {
+fn no_answer(address: &str, error: kube::Error) -> String {
     match error {
         kube::Error::Api(status) if matches!(status.code, 401 | 403) => format!(
             "the API server at {address} refuses us ({} {}: {}); check the credentials and the roles of this user",

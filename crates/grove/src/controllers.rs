@@ -69,6 +69,7 @@ pub(crate) async fn run(
     started?;
     let pins = settings.pins;
     let tracer = telemetry.operator.tracer.clone();
+    let looks = telemetry.operator.metrics.looks().clone();
     let operator = Operator::with_telemetry(client.clone(), settings, telemetry.operator);
     let graphs_client = client.clone();
     let placer = async {
@@ -84,7 +85,7 @@ pub(crate) async fn run(
     };
     let graphs = async {
         if configuration.dynamo.enabled {
-            let controller = Controller::new(graphs_client, graph_settings(configuration));
+            let controller = Controller::with_looks(graphs_client, graph_settings(configuration), looks);
             controller.run(stop.clone()).await;
         }
     };

@@ -21,6 +21,7 @@ use serde_json::Value;
 use tokio::time::{Instant, sleep_until};
 
 use crate::exit::{Failure, one_line};
+use crate::look::Look;
 use crate::output::{Answer, Format, text};
 
 /// What changes in a burst is shown at once.
@@ -80,6 +81,7 @@ where
 pub(crate) struct Screen<W> {
     out: W,
     format: Format,
+    look: Look,
     redraws: bool,
     shown: Option<Value>,
 }
@@ -89,6 +91,7 @@ impl Screen<io::Stdout> {
         let out = io::stdout();
         Self {
             redraws: format == Format::Table && out.is_terminal(),
+            look: Look::of_stdout(),
             out,
             format,
             shown: None,
@@ -101,9 +104,10 @@ impl<W: Write> Screen<W> {
     pub(crate) fn show<T: Serialize>(
         &mut self,
         answer: &Answer<T>,
-        table: impl FnOnce(&Answer<T>) -> String,
+        table: impl FnOnce(&Answer<T>, Look) -> String,
     ) -> Result<bool, Failure> {
         let failed = |error: anyhow::Error| Failure::NoAnswer(format!("cannot print the answer: {}", one_line(error)));
+        let table = |answer: &Answer<T>| table(answer, self.look);
         let items = serde_json::to_value(&answer.items).map_err(|error| failed(error.into()))?;
         let is_new = self.shown.as_ref() != Some(&items);
         if !is_new && !self.redraws {
@@ -177,6 +181,7 @@ mod tests {
         Screen {
             out: Vec::new(),
             format,
+            look: Look::PLAIN,
             redraws,
             shown: None,
         }
@@ -187,7 +192,7 @@ mod tests {
         for (second, items) in answers.iter().enumerate() {
             let now = format!("2026-01-01T00:00:0{second}Z").parse().unwrap();
             let answer = Answer::new("Test", now, items.to_vec());
-            let table = |answer: &Answer<&str>| answer.items.join("\n");
+            let table = |answer: &Answer<&str>, _: Look| answer.items.join("\n");
             assert!(screen.show(&answer, table).unwrap());
         }
         String::from_utf8(screen.out).unwrap()
@@ -230,11 +235,12 @@ mod tests {
         let mut screen = Screen {
             out: Closed,
             format: Format::Json,
+            look: Look::PLAIN,
             redraws: false,
             shown: None,
         };
         let answer = Answer::new("Test", "2026-01-01T00:00:00Z".parse().unwrap(), vec!["a"]);
-        assert!(!screen.show(&answer, |_| String::new()).unwrap());
+        assert!(!screen.show(&answer, |_, _| String::new()).unwrap());
     }
 
     #[tokio::test(start_paused = true)]

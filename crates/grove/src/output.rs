@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::exit::{Failure, one_line};
+use crate::look::{Look, Tone, width};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Format {
@@ -36,9 +37,13 @@ impl<T> Answer<T> {
 }
 
 /// Prints `value` for programs, or what `table` makes of it.
-pub(crate) fn print<T: Serialize>(format: Format, value: &T, table: impl FnOnce(&T) -> String) -> Result<(), Failure> {
+pub(crate) fn print<T: Serialize>(
+    format: Format,
+    value: &T,
+    table: impl FnOnce(&T, Look) -> String,
+) -> Result<(), Failure> {
     let failed = |error: anyhow::Error| Failure::NoAnswer(format!("cannot print the answer: {}", one_line(error)));
-    let text = text(format, value, table).map_err(failed)?;
+    let text = text(format, value, |value| table(value, Look::of_stdout())).map_err(failed)?;
     write(text.trim_end_matches('\n')).map_err(|error| failed(error.into()))
 }
 
@@ -65,18 +70,28 @@ pub(crate) fn write(text: &str) -> io::Result<()> {
     }
 }
 
-/// Columns as wide as they must be; the first row is the head.
+/// A table: columns below their heads, which are the first row.
+pub(crate) fn headed(rows: &[Vec<String>], look: Look) -> String {
+    let text = columns(rows);
+    match text.split_once('\n') {
+        Some((head, rest)) => format!("{}\n{rest}", look.paint(Tone::Head, head)),
+        None => look.paint(Tone::Head, &text),
+    }
+}
+
+/// Columns as wide as they must be.
 pub(crate) fn columns(rows: &[Vec<String>]) -> String {
     let count = rows.iter().map(Vec::len).max().unwrap_or(0);
-    let width = |column: usize| {
+    let widest = |column: usize| {
         rows.iter()
             .filter_map(|row| row.get(column))
-            .map(|cell| cell.chars().count())
+            .map(|cell| width(cell))
             .max()
     };
-    let widths: Vec<usize> = (0..count).map(|column| width(column).unwrap_or(0)).collect();
+    let widths: Vec<usize> = (0..count).map(|column| widest(column).unwrap_or(0)).collect();
     let line = |row: &Vec<String>| {
-        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}"));
+        let padded = |(cell, column): (&String, &usize)| format!("{cell}{:1$}", "", column - width(cell));
+        let cells = row.iter().zip(&widths).map(padded);
         cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
     };
     rows.iter().map(line).collect::<Vec<_>>().join("\n")

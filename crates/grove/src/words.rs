@@ -21,6 +21,15 @@ pub(crate) fn not_found(kind: &str, name: &str, namespace: &str, known: &[String
     }
 }
 
+/// What to try instead of a name that does not exist: the nearest one that does, or all that there are.
+pub(crate) fn proposal(name: &str, known: &[String]) -> String {
+    match nearest(name, known) {
+        Some(other) => format!("did you mean \"{other}\"?"),
+        None if known.is_empty() => "there are none".to_owned(),
+        None => format!("known: {}", known.join(", ")),
+    }
+}
+
 /// The name that takes the fewest slips of the finger to get to, if they are few, or one that begins as this one does.
 fn nearest<'a>(name: &str, known: &'a [String]) -> Option<&'a String> {
     let slips = |other: &&String| match other.as_str() {

@@ -6,11 +6,37 @@ use std::process::{Command, Output};
 use anyhow::{Result, ensure};
 use grove_e2e::{ControlPlane, Identity};
 
-/// The chart of an earlier commit, packed.
+/// The oldest chart that upgrades begin with, packed.
 pub(crate) const BEFORE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/chart/before.tgz");
 
 pub(crate) fn chart() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../charts/grove")
+}
+
+/// The chart as it is shipped: what `helm package` leaves out is not installed.
+pub(crate) fn packaged(plane: &ControlPlane, into: &Path) -> Result<String> {
+    let (chart, into) = (chart().display().to_string(), into.display().to_string());
+    let said = helm(plane, &["package", &chart, "--destination", &into])?;
+    let path = said.trim().rsplit(' ').next().unwrap_or_default();
+    ensure!(Path::new(path).exists(), "{said}");
+    Ok(path.to_owned())
+}
+
+/// The chart as it was before its last change, packed; none in a copy without that history.
+pub(crate) fn last_change(into: &Path) -> Result<Option<String>> {
+    let charts = Path::new(env!("CARGO_MANIFEST_DIR")).join("../charts");
+    let git = |args: &[&str]| Command::new("git").current_dir(&charts).args(args).output();
+    let Ok(changes) = git(&["rev-list", "--max-count=2", "HEAD", "--", "grove"]) else {
+        return Ok(None);
+    };
+    let changes = String::from_utf8(changes.stdout)?;
+    let Some(commit) = changes.lines().nth(1) else {
+        return Ok(None);
+    };
+    let path = into.join("last-change.tgz").display().to_string();
+    let packed = git(&["archive", "--format=tgz", "--output", &path, commit, "grove"])?;
+    ensure!(packed.status.success(), "{}", text_of(&packed));
+    Ok(Some(path))
 }
 
 pub(crate) fn text_of(output: &Output) -> String {

@@ -78,6 +78,8 @@ async fn every_query_of_the_dashboard_and_every_alert_works_on_a_real_prometheus
     }
     stage.apply(&read("examples/demo/llama-disagg.yaml")?).await?;
     stage.apply(CHOOSY).await?;
+    stage.apply(&read("examples/demo/dgd-vllm.yaml")?).await?;
+    stage.until("dgd-vllm-0", "Ready", ("True", "PodsReady")).await?;
     stage.until("llama-disagg-0", "Ready", ("True", "PodsReady")).await?;
     stage.until("choosy-0", "Scheduled", ("True", "Placed")).await?;
     stage.apply(&read("examples/demo/moe-giant.yaml")?).await?;
@@ -109,15 +111,25 @@ async fn every_query_of_the_dashboard_and_every_alert_works_on_a_real_prometheus
 /// A few numbers that this workload makes certain.
 async fn truths(prometheus: &Prometheus) -> Result<()> {
     for (expression, expected) in [
-        // Four hosts for the prefill workers, two for the decoders, two for each of the choosy ones.
-        ("grove_topology_gpus{state=\"used\"}", 80.0),
-        ("grove_topology_gpus{state=\"free\"}", 432.0),
+        // Four hosts for the prefill workers, two for the decoders, two for each of the choosy ones; 24 for the graph.
+        ("grove_topology_gpus{state=\"used\"}", 104.0),
+        ("grove_topology_gpus{state=\"free\"}", 408.0),
         ("grove_topology_nodes{state=\"ready\"}", 64.0),
         ("grove_gangs{state=\"pending\",reason=\"TooLarge\"}", 1.0),
         ("grove_preferred_met_ratio{level=\"rack\"}", 1.0),
         ("sum(grove_required_violations)", 0.0),
         // Nothing holds eight hosts of one rack.
         ("grove_topology_slots{level=\"rack\",hosts=\"8\"}", 0.0),
+        // The controller of graphs tells of itself as the others do.
+        ("sum(grove_queue_depth{controller=\"dynamographdeployment\"})", 0.0),
+        (
+            "sum(grove_reconcile_duration_seconds_count{controller=\"dynamographdeployment\"}) > bool 1",
+            1.0,
+        ),
+        (
+            "sum(grove_api_writes_total{resource=\"dynamographdeployments/status\"}) > bool 0",
+            1.0,
+        ),
         ("sum by (component) (grove_leader{component=\"operator\"})", 1.0),
     ] {
         eventually(expression, LIMIT, async || -> Result<()> {

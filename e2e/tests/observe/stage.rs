@@ -33,6 +33,7 @@ apiVersion: operator.config.grove.io/v1alpha1
 kind: OperatorConfiguration
 logLevel: debug
 leaderElection: {enabled: false}
+dynamo: {enabled: true}
 topologyAwareScheduling:
   enabled: true
   levels:

@@ -9,6 +9,7 @@ mod browser;
 mod city;
 #[path = "../common/demo.rs"]
 mod demo;
+mod ways;
 
 use std::path::PathBuf;
 use std::time::Instant;
@@ -16,6 +17,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, ensure};
 use grove_api::PodCliqueScalingGroup;
 use grove_e2e::binary_for_test;
+use grove_e2e::kit::{Kit, Program};
 use kube::api::{Patch, PatchParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config};
@@ -94,15 +96,45 @@ async fn the_page_shows_explains_and_follows() -> Result<()> {
     let mut command = Command::new(grove);
     command.arg("demo");
     let demo = Demo::start(command).await?;
+    kubectl_lists_what_runs_where(&demo).await?;
     let mut browser = loaded(&demo.page).await?;
     counts_are_those_of_the_api(&mut browser).await?;
     a_gang_shows_its_pods_and_nodes(&mut browser).await?;
     a_pending_gang_tells_why(&mut browser).await?;
     the_outline_can_be_walked(&mut browser).await?;
+    ways::a_word_finds_what_is_called_so(&mut browser).await?;
+    ways::a_rack_leads_to_its_gangs(&mut browser).await?;
+    ways::another_topology_draws_another_map(&demo, &mut browser).await?;
     the_page_follows_a_scale_out(&demo, &mut browser).await?;
     nobody_is_left_out(&mut browser).await?;
     ensure!(browser.complaints().is_empty(), "{:#?}", browser.complaints());
     demo.interrupt().await
+}
+
+/// kubectl itself, with the kubeconfig that the demo prints: pods, gangs, and the nodes that they are on.
+async fn kubectl_lists_what_runs_where(demo: &Demo) -> Result<()> {
+    let kit = tokio::task::spawn_blocking(Kit::ready).await??;
+    let list = async |args: &[&str]| -> Result<Vec<String>> {
+        let mut kubectl = Command::new(kit.path(Program::Kubectl));
+        kubectl.arg("--kubeconfig").arg(&demo.kubeconfig).arg("get").args(args);
+        let output = kubectl.arg("--no-headers").output().await?;
+        let complaint = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success(), "{args:?}: {complaint}");
+        Ok(String::from_utf8(output.stdout)?.lines().map(str::to_owned).collect())
+    };
+    let nodes = list(&["nodes", "--output", "custom-columns=:.metadata.name"]).await?;
+    ensure!(nodes.len() == 64, "{nodes:#?}");
+    let pods = list(&["pods", "--output", "custom-columns=:.spec.nodeName"]).await?;
+    let placed = pods.iter().filter(|node| nodes.contains(node)).count();
+    ensure!(
+        (pods.len(), placed) == (25, 20),
+        "{placed} of {} pods are on a node",
+        pods.len()
+    );
+    // One each, four of the group that grew, and one that waits.
+    let gangs = list(&["podgangs"]).await?;
+    ensure!(gangs.len() == 7, "{gangs:#?}");
+    Ok(())
 }
 
 async fn counts_are_those_of_the_api(browser: &mut Browser) -> Result<()> {
@@ -246,6 +278,13 @@ async fn nobody_is_left_out(browser: &mut Browser) -> Result<()> {
     browser.resize(360, 740).await?;
     let wide = "document.documentElement.scrollWidth <= document.documentElement.clientWidth";
     browser.until(wide, json!(true)).await?;
+    // A canvas that gets another size loses its picture; it has a new one in the same frame.
+    let is_drawn = "(({width, height}, pen) => pen.getImageData(0, 0, width, height).data.some((one) => one > 0))(
+        document.querySelector('#map canvas'), document.querySelector('#map canvas').getContext('2d'))";
+    ensure!(
+        browser.eval(is_drawn).await? == true,
+        "the map is empty on a narrow screen"
+    );
     browser.screenshot(&picture("narrow")).await?;
     axe::check(browser, "on a narrow screen").await?;
     // The new gangs run by now or soon, and whoever listens is told.

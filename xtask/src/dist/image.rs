@@ -2,10 +2,13 @@
 //!
 //! Times, owners and order are fixed, so that the same content has the same digest.
 
-use std::io::Write;
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use flate2::Compression;
+use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
@@ -120,6 +123,60 @@ impl Image {
     }
 }
 
+/// How the program of an image is started.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Start {
+    pub(super) command: Vec<String>,
+    pub(super) user: String,
+}
+
+/// Unpacks an image into a folder as what runs containers does: index, manifest, configuration, layers; each must have the
+/// digest and the size by which it is named.
+pub(super) fn unpack(archive: impl Read, into: &Path) -> Result<Start> {
+    let files = files(archive)?;
+    let blob = |descriptor: &Value| -> Result<&Vec<u8>> {
+        let name = descriptor["digest"].as_str().context("a descriptor without a digest")?;
+        let content = files.get(&format!("blobs/{}", name.replace(':', "/")));
+        let content = content.with_context(|| format!("{name} is not in the image"))?;
+        ensure!(digest(content) == name, "{name} is damaged");
+        ensure!(descriptor["size"] == content.len(), "{name} has another size");
+        Ok(content)
+    };
+    let index: Value = serde_json::from_slice(files.get("index.json").context("an image without an index")?)?;
+    let manifest: Value = serde_json::from_slice(blob(&index["manifests"][0])?)?;
+    let config: Value = serde_json::from_slice(blob(&manifest["config"])?)?;
+    let layers = manifest["layers"].as_array().context("a manifest without layers")?;
+    for (layer, whole) in layers
+        .iter()
+        .zip(config["rootfs"]["diff_ids"].as_array().into_iter().flatten())
+    {
+        let mut content = Vec::new();
+        GzDecoder::new(blob(layer)?.as_slice()).read_to_end(&mut content)?;
+        ensure!(
+            digest(&content) == *whole,
+            "a layer is not the one of the configuration"
+        );
+        tar::Archive::new(content.as_slice()).unpack(into)?;
+    }
+    let config = &config["config"];
+    Ok(Start {
+        command: serde_json::from_value(config["Entrypoint"].clone())?,
+        user: config["User"].as_str().unwrap_or_default().to_owned(),
+    })
+}
+
+/// The files of an archive by name.
+fn files(archive: impl Read) -> Result<BTreeMap<String, Vec<u8>>> {
+    let mut files = BTreeMap::new();
+    for entry in tar::Archive::new(archive).entries()? {
+        let mut entry = entry?;
+        let (name, mut content) = (entry.path()?.display().to_string(), Vec::new());
+        entry.read_to_end(&mut content)?;
+        files.insert(name, content);
+    }
+    Ok(files)
+}
+
 fn digest(content: &[u8]) -> String {
     let hex: String = Sha256::digest(content)
         .iter()
@@ -145,56 +202,48 @@ fn archive<'a>(files: impl Iterator<Item = (&'a str, &'a [u8], u32)>) -> Result<
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-    use std::io::Read as _;
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt as _;
 
-    use flate2::read::GzDecoder;
+    use tempfile::TempDir;
 
     use super::*;
 
-    fn files(archive: &[u8]) -> BTreeMap<String, (u32, Vec<u8>)> {
-        let mut archive = tar::Archive::new(archive);
-        let read = |entry: std::io::Result<tar::Entry<'_, &[u8]>>| {
-            let mut entry = entry.unwrap();
-            let name = entry.path().unwrap().display().to_string();
-            let mut content = Vec::new();
-            entry.read_to_end(&mut content).unwrap();
-            (name, (entry.header().mode().unwrap(), content))
-        };
-        archive.entries().unwrap().map(read).collect()
-    }
-
-    /// Follows the digests as a registry tool does: index, manifest, configuration, layer, program.
-    #[test]
-    fn an_image_leads_from_its_index_to_the_program() {
+    fn written() -> Vec<u8> {
         let entries = [
             Entry::program("grove", b"runs".to_vec()),
             Entry::file("list", b"parts".to_vec()),
         ];
-        let image = Image::new(&entries, "1.2.3").unwrap();
         let mut out = Vec::new();
-        image.write(&mut out).unwrap();
-        let found = files(&out);
-        let blob = |descriptor: &Value| {
-            let digest = descriptor["digest"].as_str().unwrap();
-            let (_, content) = &found[&format!("blobs/{}", digest.replace(':', "/"))];
-            assert_eq!(super::digest(content), digest);
-            assert_eq!(descriptor["size"], content.len());
-            content.clone()
+        Image::new(&entries, "1.2.3").unwrap().write(&mut out).unwrap();
+        out
+    }
+
+    #[test]
+    fn what_is_unpacked_is_what_was_packed() {
+        let folder = TempDir::new().unwrap();
+        let start = unpack(written().as_slice(), folder.path()).unwrap();
+        assert_eq!((start.command, start.user.as_str()), (vec!["/grove".to_owned()], USER));
+        let found = |name: &str| {
+            let path = folder.path().join(name);
+            let mode = path.metadata().unwrap().permissions().mode() & 0o777;
+            (mode, fs::read(path).unwrap())
         };
-        let index: Value = serde_json::from_slice(&found["index.json"].1).unwrap();
-        assert_eq!(index["manifests"][0]["digest"], image.digest());
-        let manifest: Value = serde_json::from_slice(&blob(&index["manifests"][0])).unwrap();
-        let config: Value = serde_json::from_slice(&blob(&manifest["config"])).unwrap();
-        assert_eq!(config["config"]["Entrypoint"], json!(["/grove"]));
-        assert_eq!(config["config"]["User"], USER);
-        let mut layer = Vec::new();
-        let compressed = blob(&manifest["layers"][0]);
-        GzDecoder::new(compressed.as_slice()).read_to_end(&mut layer).unwrap();
-        assert_eq!(config["rootfs"]["diff_ids"][0], super::digest(&layer));
-        let inside = files(&layer);
-        assert_eq!(inside["grove"], (0o755, b"runs".to_vec()));
-        assert_eq!(inside["list"], (0o644, b"parts".to_vec()));
+        assert_eq!(found("grove"), (0o755, b"runs".to_vec()));
+        assert_eq!(found("list"), (0o644, b"parts".to_vec()));
+    }
+
+    #[test]
+    fn a_damaged_image_is_not_unpacked() {
+        let whole = written();
+        // The layer comes last, before the zeros that end an archive.
+        let at = whole.iter().rposition(|byte| *byte != 0).unwrap();
+        let mut damaged = whole;
+        damaged[at] ^= 1;
+        let folder = TempDir::new().unwrap();
+        let refused = unpack(damaged.as_slice(), folder.path()).unwrap_err().to_string();
+        assert!(refused.ends_with("is damaged"), "{refused}");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
     }
 
     #[test]

@@ -41,7 +41,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let image = Image::new(&entries, version)?;
     let path = into.join(format!("grove-{version}.oci.tar"));
     image.write(File::create(&path).with_context(|| format!("cannot write {}", path.display()))?)?;
-    try_out(&entries, version)?;
+    try_out(&path, version)?;
     println!("{}: {:.1} MB, {}", path.display(), megabytes(&path)?, image.digest());
     println!("program: {:.1} MB before compression", megabytes(&program)?);
     let path = into.join(format!("grove-{version}-linux-amd64.tar.gz"));
@@ -78,18 +78,17 @@ fn build() -> Result<PathBuf> {
     Ok(target.join(TARGET).join("dist/grove"))
 }
 
-/// Runs the program where nothing but the image's own files can be found.
-fn try_out(entries: &[Entry], version: &str) -> Result<()> {
+/// Unpacks the image and runs its program as it says, where nothing but its own files can be found.
+fn try_out(image: &Path, version: &str) -> Result<()> {
     let folder = tempfile::TempDir::new()?;
-    for entry in entries {
-        let path = folder.path().join(entry.name);
-        fs::write(&path, &entry.content)?;
-        fs::set_permissions(&path, fs::Permissions::from_mode(entry.mode))?;
-    }
+    let start = image::unpack(File::open(image)?, folder.path())?;
+    // Whom the program runs as is not who unpacked it.
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755))?;
     let output = Command::new("chroot")
-        .arg("--userspec=65532:65532")
+        .arg(format!("--userspec={}", start.user))
         .arg(folder.path())
-        .args(["/grove", "--version"])
+        .args(start.command)
+        .arg("--version")
         .output()
         .context("cannot run chroot")?;
     let said = String::from_utf8_lossy(&output.stdout);
@@ -98,6 +97,7 @@ fn try_out(entries: &[Entry], version: &str) -> Result<()> {
         output.status.success() && said.contains(version),
         "the program does not run from the image's files: {said}{complaint}(changing the root needs an administrator)"
     );
+    println!("unpacked and run as {}: {}", start.user, said.trim());
     Ok(())
 }
 

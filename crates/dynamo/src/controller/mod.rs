@@ -16,12 +16,13 @@ mod write;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Instant;
 
 use futures::future::join_all;
 use grove_api::{
     DynamoGraphDeployment, DynamoGraphDeploymentScalingAdapter, PodClique, PodCliqueScalingGroup, PodCliqueSet,
 };
-use grove_runtime::{Change, Feed, Notice, ObjectKey, Queue, Unreadable, all_synced};
+use grove_runtime::{Change, Feed, Looks, Notice, ObjectKey, Queue, Unreadable, all_synced};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Service, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
@@ -40,6 +41,9 @@ type Watching<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
 
 /// The name under which fields are written.
 pub const FIELD_MANAGER: &str = "grove-dynamo";
+
+/// Whose looks these are, for those who count.
+const CONTROLLERS: [&str; 1] = ["dynamographdeployment"];
 
 /// What the surroundings decide.
 #[derive(Clone)]
@@ -63,7 +67,8 @@ struct Shell {
     client: Client,
     settings: Settings,
     view: View,
-    queue: Queue<ObjectKey>,
+    queue: Arc<Queue<ObjectKey>>,
+    looks: Looks,
     notices: UnboundedSender<Notice>,
 }
 
@@ -112,12 +117,20 @@ impl std::fmt::Debug for Controller {
 
 impl Controller {
     pub fn new(client: Client, settings: Settings) -> Self {
+        Self::with_looks(client, settings, Looks::default())
+    }
+
+    /// One whose looks are counted here.
+    pub fn with_looks(client: Client, settings: Settings, looks: Looks) -> Self {
         let (told, notices) = mpsc::unbounded_channel();
+        let queue = Arc::new(Queue::default());
+        looks.follow(&queue, &CONTROLLERS, |_| CONTROLLERS[0]);
         let shell = Shell {
             client,
             settings,
             view: View::default(),
-            queue: Queue::default(),
+            queue,
+            looks,
             notices: told,
         };
         Self {
@@ -157,7 +170,12 @@ impl Controller {
         }
         let look = |graph: ObjectKey| {
             let shell = self.shell.clone();
-            async move { look::look(&shell, &graph).await }
+            async move {
+                let begun = Instant::now();
+                let outcome = look::look(&shell, &graph).await;
+                shell.looks.looked(CONTROLLERS[0], &outcome, begun.elapsed());
+                outcome
+            }
         };
         self.shell.queue.work(self.shell.settings.workers, stop, look).await;
     }

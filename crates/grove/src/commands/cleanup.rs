@@ -5,7 +5,6 @@
 //! with them the conversion of graphs. Only what is Grove's is touched: workloads, graphs, their pods and topologies stay.
 //! Doing it twice is as good as once.
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -27,6 +26,7 @@ use serde_json::json;
 
 use crate::client::Cluster;
 use crate::exit::{self, Failure, one_line};
+use crate::target::Target;
 
 /// How long the pods of a part may take to end; Kubernetes gives each of them 30 s.
 const STOP_MAX: Duration = Duration::from_secs(90);
@@ -41,9 +41,8 @@ type Held = PartialObjectMeta<DynamicObject>;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The cluster to clean; by default that of the environment
-    #[arg(long, value_name = "FILE")]
-    kubeconfig: Option<PathBuf>,
+    #[command(flatten)]
+    target: Target,
     /// The namespace that the operator runs in; by default the one that this command runs in
     #[arg(long, short, value_name = "NAMESPACE")]
     namespace: Option<String>,
@@ -63,7 +62,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
 }
 
 async fn clean(args: &Args) -> Result<ExitCode, Failure> {
-    let cluster = Cluster::reach(args.kubeconfig.as_deref()).await?;
+    let cluster = Cluster::reach(&args.target).await?;
     let client = &cluster.client;
     let namespace = args.namespace.as_deref().unwrap_or(&cluster.namespace);
     for part in [rights::OPERATOR, rights::scheduler::NAME] {

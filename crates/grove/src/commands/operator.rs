@@ -27,6 +27,7 @@ use crate::http::{self, Servers, Stage};
 use crate::leading::{lead, stop_on_signal};
 use crate::logging;
 use crate::metrics::Metrics;
+use crate::target::Target;
 use crate::traces::Traces;
 
 /// Kubernetes gives 30 s; a rollout should not need them. With the release of the lease it stays below 5 s.
@@ -214,7 +215,8 @@ pub(super) async fn reach(
 ) -> Result<(Cluster, String), Failure> {
     // The only provider in the binary; it can be installed already when commands share a process.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let cluster = Cluster::connect(kubeconfig, &configuration.runtime_client_connection, &metrics.writes).await?;
+    let target = Target::of(kubeconfig);
+    let cluster = Cluster::connect(&target, &configuration.runtime_client_connection, &metrics.writes).await?;
     let user = cluster.own_user().await?;
     tracing::info!(address = cluster.address, user, "reached the API server");
     Ok((cluster, user))

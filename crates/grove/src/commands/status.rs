@@ -4,7 +4,6 @@
 //! objects. Exit code 0 whatever it finds; `grove explain` is the command that fails while a gang waits.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use grove_api::conditions::podgang::SCHEDULED;
@@ -15,10 +14,12 @@ use kube::api::{Api, ListParams};
 use kube::runtime::watcher;
 use serde::Serialize;
 
-use crate::client::{Cluster, no_answer};
+use crate::client::Cluster;
 use crate::exit::{self, Failure};
 use crate::follow::{Screen, follow, kept, objects};
-use crate::output::{self, Answer, Format, columns, row};
+use crate::look::{Look, Tone};
+use crate::output::{self, Answer, Format, headed, row};
+use crate::target::Target;
 use crate::words::{age, not_found};
 
 /// So many domains are named; more are counted.
@@ -28,21 +29,26 @@ const DOMAINS_SHOWN: usize = 3;
 pub(crate) struct Args {
     /// The PodCliqueSet to look at; by default all of the namespace
     name: Option<String>,
-    /// The namespace to look in
-    #[arg(short, long, default_value = "default", conflicts_with = "all_namespaces")]
-    namespace: String,
+    /// The namespace to look in; by default that of the context
+    #[arg(short, long, conflicts_with = "all_namespaces")]
+    namespace: Option<String>,
     /// Those of all namespaces
     #[arg(short = 'A', long, conflicts_with = "name")]
     all_namespaces: bool,
     /// Go on, and show it again whenever it changes
     #[arg(short, long)]
     watch: bool,
-    /// The cluster to look at; by default that of the environment
-    #[arg(long, value_name = "FILE")]
-    kubeconfig: Option<PathBuf>,
+    #[command(flatten)]
+    target: Target,
     /// How to print: table for people, json or yaml for programs
     #[arg(short, long, value_enum, default_value_t = Format::Table)]
     output: Format,
+}
+
+impl Args {
+    fn namespace<'a>(&'a self, cluster: &'a Cluster) -> &'a str {
+        self.namespace.as_deref().unwrap_or(&cluster.namespace)
+    }
 }
 
 /// Where one set stands.
@@ -85,14 +91,19 @@ pub(crate) fn run(args: &Args) -> ExitCode {
 }
 
 async fn answer(args: &Args, clock: fn() -> Timestamp) -> Result<ExitCode, Failure> {
-    let cluster = Cluster::reach(args.kubeconfig.as_deref()).await?;
-    let failed = |error| Failure::NoAnswer(no_answer(&cluster.address, error));
+    let cluster = Cluster::reach(&args.target).await?;
+    let failed = |error| cluster.failed(error);
     let mut sets: Vec<PodCliqueSet> = list(&cluster, args).await.map_err(failed)?;
     if let Some(name) = &args.name {
         let known: Vec<String> = sets.iter().map(ResourceExt::name_any).collect();
         sets.retain(|set| set.name_any() == *name);
         if sets.is_empty() {
-            return Err(Failure::Usage(not_found("PodCliqueSet", name, &args.namespace, &known)));
+            return Err(Failure::Usage(not_found(
+                "PodCliqueSet",
+                name,
+                args.namespace(&cluster),
+                &known,
+            )));
         }
     }
     if args.watch {
@@ -101,7 +112,9 @@ async fn answer(args: &Args, clock: fn() -> Timestamp) -> Result<ExitCode, Failu
     let gangs = list(&cluster, args).await.map_err(failed)?;
     let cliques = list(&cluster, args).await.map_err(failed)?;
     let answer = Answer::new("Status", clock(), lines(&sets, gangs, cliques));
-    output::print(args.output, &answer, |answer| table(answer, args.all_namespaces))?;
+    output::print(args.output, &answer, |answer, look| {
+        table(answer, args.all_namespaces, look)
+    })?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -122,7 +135,7 @@ async fn watch(cluster: &Cluster, args: &Args, clock: fn() -> Timestamp) -> Resu
     follow(changes, Screen::new(args.output), async |screen| {
         let items = lines(&objects(&sets), objects(&gangs), objects(&cliques));
         let answer = Answer::new("Status", clock(), items);
-        screen.show(&answer, |answer| table(answer, args.all_namespaces))
+        screen.show(&answer, |answer, look| table(answer, args.all_namespaces, look))
     })
     .await?;
     Ok(ExitCode::SUCCESS)
@@ -148,7 +161,7 @@ where
 {
     match args.all_namespaces {
         true => Api::all(cluster.client.clone()),
-        false => Api::namespaced(cluster.client.clone(), &args.namespace),
+        false => Api::namespaced(cluster.client.clone(), args.namespace(cluster)),
     }
 }
 
@@ -269,12 +282,12 @@ fn place_words(places: &[Place]) -> String {
     }
 }
 
-fn table(answer: &Answer<Line>, shows_namespaces: bool) -> String {
+fn table(answer: &Answer<Line>, shows_namespaces: bool, look: Look) -> String {
     if answer.items.is_empty() {
         return "no PodCliqueSets here; examples/simple.yaml is a first one".to_owned();
     }
     let mut rows = vec![row(["NAME", "READY", "GANGS", "PODS", "PLACED IN", "SCORE", "STATE"])];
-    rows.extend(answer.items.iter().map(|line| cells(line, answer.generated_at)));
+    rows.extend(answer.items.iter().map(|line| cells(line, answer.generated_at, look)));
     if shows_namespaces {
         rows[0].insert(0, "NAMESPACE".to_owned());
         for (row, line) in rows.iter_mut().skip(1).zip(&answer.items) {
@@ -288,19 +301,23 @@ fn table(answer: &Answer<Line>, shows_namespaces: bool) -> String {
         .map(|line| format!("; next: grove explain pcs {} -n {}", line.name, line.namespace));
     format!(
         "{}\n{running} running, {} pending{}",
-        columns(&rows),
+        headed(&rows, look),
         waiting.len(),
         next.unwrap_or_default()
     )
 }
 
-fn cells(line: &Line, now: Timestamp) -> Vec<String> {
+fn cells(line: &Line, now: Timestamp, look: Look) -> Vec<String> {
     let part = |part: Part| format!("{}/{}", part.ready, part.wanted);
     let placed = place_words(&line.placed_in);
     let state = match (line.state, &line.reason, line.pending_since) {
         ("Pending", Some(reason), Some(since)) => format!("Pending {} {reason}", age(since, now)),
         ("Running", ..) if line.score.is_some_and(|score| score < 1.0) => "Running, spilled".to_owned(),
         (state, ..) => state.to_owned(),
+    };
+    let tone = match (line.state, state.as_str()) {
+        ("Running", "Running") => Tone::Good,
+        _ => Tone::Warn,
     };
     let score = line.score.map_or("-".to_owned(), |score| format!("{score:.2}"));
     row([
@@ -310,7 +327,7 @@ fn cells(line: &Line, now: Timestamp) -> Vec<String> {
         &part(line.pods),
         &placed,
         &score,
-        &state,
+        &look.paint(tone, &state),
     ])
 }
 
@@ -352,7 +369,7 @@ mod tests {
 
     fn shown(lines: Vec<Line>) -> String {
         let answer = Answer::new("Status", "2026-01-01T00:00:12Z".parse().unwrap(), lines);
-        table(&answer, false)
+        table(&answer, false, Look::PLAIN)
     }
 
     #[test]

@@ -8,6 +8,7 @@ use grove_controllers::wait_for::{self, Parent, Progress};
 use crate::api_writes::ApiWrites;
 use crate::client::Cluster;
 use crate::exit::{self, Failure};
+use crate::target::Target;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -23,7 +24,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
 async fn wait(parents: &[Parent]) -> Result<ExitCode, Failure> {
     // The only provider in the binary; it can be installed already when commands share a process.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let cluster = Cluster::connect(None, &ClientConnection::default(), &ApiWrites::default()).await?;
+    let cluster = Cluster::connect(&Target::default(), &ClientConnection::default(), &ApiWrites::default()).await?;
     tokio::select! {
         () = wait_for::run(cluster.client, &cluster.namespace, parents, tell) => Ok(ExitCode::SUCCESS),
         told = exit::told_to_stop() => Err(Failure::NoAnswer(match told {

@@ -300,33 +300,6 @@ fn the_roles_are_printed_for_operator_and_scheduler_as_they_are_by_default() {
 }
 
 #[test]
-fn the_demo_tells_its_story_and_ends() {
-    let mut demo = grove();
-    // On a machine that compiles meanwhile.
-    demo.timeout(std::time::Duration::from_secs(240));
-    let output = demo.args(["demo", "--once", "--nodes", "32"]).output().unwrap();
-    let story = String::from_utf8(output.stdout).unwrap();
-    assert!(
-        output.status.success(),
-        "{story}{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    for line in [
-        "cluster       32 hosts with 8 GPUs each, in 1 zone, 2 blocks and 8 racks",
-        "API           9 kinds",
-        "topology      grove-topology: zone > block > rack > host",
-        "ready         the map is at http://127.0.0.1:",
-        "llama-disagg  7 pods, one gang: block z1b",
-        "prefill in rack z1b",
-        "qwen-elastic  scaled from 1 to 4: 8 pods, 4 gangs: block z1b",
-        "moe-giant     PENDING, on purpose. TooLarge: ",
-        "dgd-vllm      Dynamo graph: 5 pods, one gang: block z1b",
-    ] {
-        assert!(story.contains(line), "{line} is not in\n{story}");
-    }
-}
-
-#[test]
 fn a_cluster_that_cannot_be_is_exit_code_2_and_one_line() {
     let folder = TempDir::new().unwrap();
     let odd = file(&folder, "odd.yaml", "zones: 1\nblocks: 1\nracks: many\nhosts: 1\n");

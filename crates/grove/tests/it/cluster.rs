@@ -11,6 +11,7 @@ use tokio::process::Command;
 
 use crate::cli::file;
 use crate::operator::{PATIENCE, terminate};
+use crate::stage::{lasting, matches};
 
 const NODES: &str = "
 kind: Node
@@ -36,12 +37,14 @@ async fn a_cluster_of_nodes_from_a_file_serves_until_it_is_told_to_end() {
         .spawn()
         .unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    let first = tokio::time::timeout(PATIENCE, lines.next_line())
-        .await
-        .unwrap()
-        .unwrap();
-    let first = first.unwrap_or_default();
-    assert!(first.contains("2 ") && first.contains("https://127.0.0.1:"), "{first}");
+    let mut said = String::new();
+    while !said.contains("Ctrl-C") {
+        let line = tokio::time::timeout(PATIENCE, lines.next_line()).await;
+        let line = line.unwrap().unwrap().expect("it goes on");
+        said += &format!("{line}\n");
+    }
+    let path = kubeconfig.display().to_string();
+    matches("cluster", &lasting(&said.replace(&path, "KUBECONFIG")).unwrap());
 
     let found = Kubeconfig::read_from(&kubeconfig).unwrap();
     let mut config = Config::from_custom_kubeconfig(found, &KubeConfigOptions::default())

@@ -9,4 +9,6 @@ mod embedded;
 mod explain;
 mod operator;
 mod plan;
+mod screens;
+mod stage;
 mod topology;

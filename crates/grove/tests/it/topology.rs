@@ -13,7 +13,7 @@ use crate::cli::{file, grove};
 const RACK: &str = "example.com/rack";
 const BLOCK: &str = "example.com/block";
 
-async fn install(cluster: &Cluster) {
+pub(crate) async fn install(cluster: &Cluster) {
     let api = Api::all(cluster.client());
     for definition in grove_api::crds::all() {
         let name = definition.metadata.name.clone().unwrap();

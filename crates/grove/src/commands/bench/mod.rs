@@ -57,15 +57,15 @@ enum Command {
 
 pub(crate) fn run(args: &Args) -> ExitCode {
     let printed = match &args.command {
-        Command::Placement { nodes } => output::print(args.output, &placement::measure(*nodes as usize), |lines| {
+        Command::Placement { nodes } => output::print(args.output, &placement::measure(*nodes as usize), |lines, _| {
             placement::table(lines)
         }),
         Command::Cases { folder } => cases::measure(folder)
             .map_err(|error| Failure::Usage(one_line(error)))
-            .and_then(|lines| output::print(args.output, &lines, |lines| cases::table(lines))),
+            .and_then(|lines| output::print(args.output, &lines, |lines, _| cases::table(lines))),
         Command::Trace { folder, load } => trace::measure(folder.as_deref(), *load)
             .map_err(|error| Failure::Usage(one_line(error)))
-            .and_then(|lines| output::print(args.output, &lines, |lines| trace::table(lines))),
+            .and_then(|lines| output::print(args.output, &lines, |lines, _| trace::table(lines))),
         Command::Plan { nodes, sets, write } => plan(args.output, (*nodes as usize, *sets as usize), write.as_deref()),
     };
     match printed {
@@ -88,7 +88,7 @@ fn load(text: &str) -> Result<f64, String> {
 
 fn plan(format: Format, (nodes, sets): (usize, usize), write: Option<&Path>) -> Result<(), Failure> {
     match write {
-        Some(file) => output::print(format, &plan::write(nodes, sets, file)?, String::clone),
-        None => output::print(format, &plan::measure(nodes, sets)?, plan::table),
+        Some(file) => output::print(format, &plan::write(nodes, sets, file)?, |said, _| said.clone()),
+        None => output::print(format, &plan::measure(nodes, sets)?, |line, _| plan::table(line)),
     }
 }

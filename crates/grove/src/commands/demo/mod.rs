@@ -116,12 +116,19 @@ fn look_around(page: &str, embedded: &Embedded) {
     println!("Look around, in another terminal:");
     println!();
     println!("    export KUBECONFIG={}", embedded.kubeconfig().display());
+    println!("    {} status", program());
     println!("    kubectl get dynamographdeployments,podcliquesets,podgangs,pods -o wide");
     println!("    kubectl get nodes -L topology.kubernetes.io/zone,topology.kubernetes.io/rack");
     println!("    kubectl scale podcliquescalinggroup qwen-elastic-0-server --replicas 5");
     println!("    kubectl delete podcliqueset moe-giant");
     println!();
     println!("Ctrl-C ends it.");
+}
+
+/// What to type for this program, which need not be in the `PATH`.
+fn program() -> String {
+    let path = std::env::current_exe().ok();
+    path.map_or_else(|| crate::NAME.to_owned(), |path| path.display().to_string())
 }
 
 /// "64 hosts with 8 GPUs each, in 2 zones, 4 blocks and 16 racks"

@@ -17,6 +17,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::json;
 
+use crate::look::{Look, Tone};
 use crate::racks::LEVELS;
 
 const NAMESPACE: &str = "default";
@@ -38,6 +39,7 @@ pub(super) struct Story {
     patience: Duration,
     /// Hosts in a rack.
     rack: usize,
+    look: Look,
 }
 
 impl Story {
@@ -47,11 +49,14 @@ impl Story {
             begun,
             patience,
             rack,
+            look: Look::of_stdout(),
         }
     }
 
     pub(super) fn tell(&self, who: &str, what: &str) {
-        println!("{:>5.1}s  {who:<13} {what}", self.begun.elapsed().as_secs_f64());
+        let time = format!("{:>5.1}s", self.begun.elapsed().as_secs_f64());
+        let (time, who) = (self.look.paint(Tone::Quiet, &time), format!("{who:<13}"));
+        println!("{time}  {} {what}", self.look.paint(Tone::Head, &who));
     }
 
     /// The whole of it. Three are applied at once, as a cluster gets them, and told one after the other; the graph comes
@@ -66,7 +71,9 @@ impl Story {
         self.tell_waiting(&giant).await?;
         self.tell_grown(&elastic).await?;
         let graph = self.create::<DynamoGraphDeployment>(read(GRAPH)?).await?;
-        self.tell_served(&graph).await
+        self.tell_served(&graph).await?;
+        self.tell("complete", "three workloads run, one waits, and each says where or why");
+        Ok(())
     }
 
     /// A scaling group grows, inside its block.
@@ -90,7 +97,8 @@ impl Story {
             reason == "TooLarge",
             "{set} was to be too large, and is {reason}: {message}"
         );
-        self.tell(set, &format!("PENDING, on purpose. {reason}: {message}"));
+        let state = self.look.paint(Tone::Warn, "PENDING");
+        self.tell(set, &format!("{state}, on purpose. {reason}: {message}"));
         if let Some(fix) = pending.would_fit_if.first() {
             self.tell("", &format!("it would run if {fix}"));
         }

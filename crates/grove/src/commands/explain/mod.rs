@@ -5,7 +5,6 @@
 
 mod better;
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use grove_api::conditions::podgang::SCHEDULED;
@@ -18,10 +17,12 @@ use kube::runtime::watcher;
 use kube::{Client, ResourceExt};
 use serde::Serialize;
 
-use crate::client::{Cluster, no_answer};
+use crate::client::Cluster;
 use crate::exit::{self, Failure};
 use crate::follow::{Screen, follow, kept, objects};
-use crate::output::{self, Answer, Format, columns, row};
+use crate::look::{Look, Tone};
+use crate::output::{self, Answer, Format, columns, headed, row};
+use crate::target::Target;
 use crate::words::{self, age};
 use better::Today;
 
@@ -32,12 +33,11 @@ pub(crate) struct Args {
     kind: Kind,
     /// Its name
     name: String,
-    /// The namespace to look in
-    #[arg(short, long, default_value = "default")]
-    namespace: String,
-    /// The cluster to look at; by default that of the environment
-    #[arg(long, value_name = "FILE")]
-    kubeconfig: Option<PathBuf>,
+    /// The namespace to look in; by default that of the context
+    #[arg(short, long)]
+    namespace: Option<String>,
+    #[command(flatten)]
+    target: Target,
     /// Also says whether gangs that run would be placed better today; reads all nodes and pods
     #[arg(long)]
     deep: bool,
@@ -47,6 +47,12 @@ pub(crate) struct Args {
     /// How to print: table for people, json or yaml for programs
     #[arg(short, long, value_enum, default_value_t = Format::Table)]
     output: Format,
+}
+
+impl Args {
+    fn namespace<'a>(&'a self, cluster: &'a Cluster) -> &'a str {
+        self.namespace.as_deref().unwrap_or(&cluster.namespace)
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -93,8 +99,8 @@ pub(crate) fn run(args: &Args) -> ExitCode {
 }
 
 async fn answer(args: &Args, clock: fn() -> Timestamp) -> Result<ExitCode, Failure> {
-    let cluster = Cluster::reach(args.kubeconfig.as_deref()).await?;
-    let failed = |error| Failure::NoAnswer(no_answer(&cluster.address, error));
+    let cluster = Cluster::reach(&args.target).await?;
+    let failed = |error| cluster.failed(error);
     let gangs = gangs(&cluster, args).await?;
     if args.watch {
         return watch(&cluster, args, clock).await;
@@ -123,7 +129,7 @@ async fn watch(cluster: &Cluster, args: &Args, clock: fn() -> Timestamp) -> Resu
         Kind::Pg => watcher::Config::default().fields(&format!("metadata.name={}", args.name)),
         Kind::Pcs => watcher::Config::default().labels(&selector(args)),
     };
-    let (gangs, changes) = kept::<PodGang>(Api::namespaced(cluster.client.clone(), &args.namespace), asked);
+    let (gangs, changes) = kept::<PodGang>(Api::namespaced(cluster.client.clone(), args.namespace(cluster)), asked);
     follow(vec![changes], Screen::new(args.output), async |screen| {
         let gangs = objects(&gangs);
         let topologies = topologies(&cluster.client, &gangs).await;
@@ -141,8 +147,9 @@ fn selector(args: &Args) -> String {
 
 /// The gangs that are asked about.
 async fn gangs(cluster: &Cluster, args: &Args) -> Result<Vec<PodGang>, Failure> {
-    let failed = |error| Failure::NoAnswer(no_answer(&cluster.address, error));
-    let api: Api<PodGang> = Api::namespaced(cluster.client.clone(), &args.namespace);
+    let failed = |error| cluster.failed(error);
+    let namespace = args.namespace(cluster);
+    let api: Api<PodGang> = Api::namespaced(cluster.client.clone(), namespace);
     let found = match args.kind {
         Kind::Pg => api.get_opt(&args.name).await.map_err(failed)?.into_iter().collect(),
         Kind::Pcs => {
@@ -153,8 +160,8 @@ async fn gangs(cluster: &Cluster, args: &Args) -> Result<Vec<PodGang>, Failure> 
         }
     };
     if found.is_empty() {
-        let known = names(&cluster.client, args).await.map_err(failed)?;
-        return Err(Failure::Usage(not_found(args, &known)));
+        let known = names(&cluster.client, (args.kind, namespace)).await.map_err(failed)?;
+        return Err(Failure::Usage(not_found((args.kind, &args.name), namespace, &known)));
     }
     Ok(found)
 }
@@ -176,11 +183,11 @@ async fn topologies(client: &Client, gangs: &[PodGang]) -> Vec<Topology> {
     topologies
 }
 
-async fn names(client: &Client, args: &Args) -> kube::Result<Vec<String>> {
+async fn names(client: &Client, (kind, namespace): (Kind, &str)) -> kube::Result<Vec<String>> {
     let all = ListParams::default();
-    Ok(match args.kind {
+    Ok(match kind {
         Kind::Pg => {
-            let api: Api<PodGang> = Api::namespaced(client.clone(), &args.namespace);
+            let api: Api<PodGang> = Api::namespaced(client.clone(), namespace);
             api.list_metadata(&all)
                 .await?
                 .iter()
@@ -188,7 +195,7 @@ async fn names(client: &Client, args: &Args) -> kube::Result<Vec<String>> {
                 .collect()
         }
         Kind::Pcs => {
-            let api: Api<PodCliqueSet> = Api::namespaced(client.clone(), &args.namespace);
+            let api: Api<PodCliqueSet> = Api::namespaced(client.clone(), namespace);
             api.list_metadata(&all)
                 .await?
                 .iter()
@@ -198,15 +205,14 @@ async fn names(client: &Client, args: &Args) -> kube::Result<Vec<String>> {
     })
 }
 
-fn not_found(args: &Args, known: &[String]) -> String {
-    let kind = match args.kind {
+fn not_found((kind, name): (Kind, &String), namespace: &str, known: &[String]) -> String {
+    if kind == Kind::Pcs && known.contains(name) {
+        return format!("PodCliqueSet \"{name}\" in namespace {namespace} has no gangs yet; is the operator running?");
+    }
+    let kind = match kind {
         Kind::Pcs => "PodCliqueSet",
         Kind::Pg => "PodGang",
     };
-    let (name, namespace) = (&args.name, &args.namespace);
-    if args.kind == Kind::Pcs && known.contains(name) {
-        return format!("PodCliqueSet \"{name}\" in namespace {namespace} has no gangs yet; is the operator running?");
-    }
     words::not_found(kind, name, namespace, known)
 }
 
@@ -266,7 +272,7 @@ fn item(gang: &PodGang, topologies: &[Topology]) -> Item {
     }
 }
 
-fn table(answer: &Answer<Item>) -> String {
+fn table(answer: &Answer<Item>, look: Look) -> String {
     let now = answer.generated_at;
     if answer.items.is_empty() {
         return "no gangs any more".to_owned();
@@ -275,25 +281,28 @@ fn table(answer: &Answer<Item>) -> String {
         .items
         .iter()
         .map(|item| match &item.pending {
-            Some(pending) if item.state == PENDING => waiting(item, pending, now),
-            _ if item.state == PENDING => format!("{}  {}", head(item, now), item.message),
-            _ => running(item, now),
+            Some(pending) if item.state == PENDING => waiting(item, pending, (now, look)),
+            _ if item.state == PENDING => format!("{}  {}", head(item, now, look), item.message),
+            _ => running(item, now, look),
         })
         .collect();
     paragraphs.join("\n\n")
 }
 
 /// "train-0  PENDING 4m12s"
-fn head(item: &Item, now: Timestamp) -> String {
+fn head(item: &Item, now: Timestamp, look: Look) -> String {
     let age = item
         .since
         .map(|since| format!(" {}", age(since, now)))
         .unwrap_or_default();
-    format!("{}  {}{age}", item.gang, item.state.to_uppercase())
+    let tone = if item.state == RUNNING { Tone::Good } else { Tone::Warn };
+    let state = look.paint(tone, &item.state.to_uppercase());
+    format!("{}  {state}{age}", look.paint(Tone::Head, &item.gang))
 }
 
-fn waiting(item: &Item, pending: &PendingExplanation, now: Timestamp) -> String {
-    let mut lines = vec![format!("{}  {}: {}", head(item, now), pending.reason, pending.message)];
+fn waiting(item: &Item, pending: &PendingExplanation, (now, look): (Timestamp, Look)) -> String {
+    let head = head(item, now, look);
+    let mut lines = vec![format!("{head}  {}: {}", pending.reason, pending.message)];
     lines.push(match pending.waiting {
         Waiting::Wait => "  it is placed as soon as it fits".to_owned(),
         Waiting::Act => "  waiting will not help: somebody has to do something".to_owned(),
@@ -303,10 +312,13 @@ fn waiting(item: &Item, pending: &PendingExplanation, now: Timestamp) -> String 
         let level = pending.level.as_deref().unwrap_or("domain").to_uppercase();
         let mut rows = vec![row([&level, "FREE", "MISSING", "HELD BY"])];
         rows.extend(pending.nearest.iter().map(|near| {
-            let blockers = near.blockers.join(", ");
+            let blockers = match near.blockers.as_slice() {
+                [] => "nobody".to_owned(),
+                some => some.join(", "),
+            };
             row([&near.domain, &near.free, &near.missing, &blockers])
         }));
-        lines.extend(columns(&rows).lines().map(|line| format!("  {line}")));
+        lines.extend(headed(&rows, look).lines().map(|line| format!("  {line}")));
     }
     if !pending.would_fit_if.is_empty() {
         lines.push(format!("  would run if  {}", pending.would_fit_if.join(" | ")));
@@ -314,7 +326,7 @@ fn waiting(item: &Item, pending: &PendingExplanation, now: Timestamp) -> String 
     lines.join("\n")
 }
 
-fn running(item: &Item, now: Timestamp) -> String {
+fn running(item: &Item, now: Timestamp, look: Look) -> String {
     let score = item
         .score
         .map(|score| format!("  score {score:.2}"))
@@ -323,7 +335,7 @@ fn running(item: &Item, now: Timestamp) -> String {
         Some(score) if score < 1.0 => "spilled: a preferred level is not met",
         _ => "well placed",
     };
-    let mut lines = vec![format!("{}  {quality}{score}", head(item, now))];
+    let mut lines = vec![format!("{}  {quality}{score}", head(item, now, look))];
     let rows: Vec<Vec<String>> = item
         .scopes
         .iter()
@@ -354,7 +366,7 @@ mod tests {
     fn told(status: serde_json::Value) -> String {
         let now: Timestamp = "2026-01-01T00:04:12Z".parse().unwrap();
         let answer = Answer::new("Explanation", now, vec![item(&gang(status), &[])]);
-        table(&answer)
+        table(&answer, Look::PLAIN)
     }
 
     fn condition(status: &str) -> serde_json::Value {

@@ -1,23 +1,24 @@
 //! The answer as a table: a line for each gang, then the reasons of those that are not placed.
 
 use super::place::{Answer, GangAnswer, Verdict};
-use crate::output::{columns, row};
+use crate::look::{Look, Tone};
+use crate::output::{headed, row};
 
 /// Domains of a level that are named; more are counted.
 const NAMED_MAX: usize = 3;
 
-pub(super) fn table(answer: &Answer) -> String {
+pub(super) fn table(answer: &Answer, look: Look) -> String {
     let mut rows = vec![row(["GANG", "RESULT", "PODS", "WHERE"])];
     for gang in &answer.gangs {
         let result = match gang.result {
-            Verdict::Placed => "placed",
-            Verdict::Infeasible => "infeasible",
-            Verdict::Undecided => "undecided",
+            Verdict::Placed => look.paint(Tone::Good, "placed"),
+            Verdict::Infeasible => look.paint(Tone::Bad, "infeasible"),
+            Verdict::Undecided => look.paint(Tone::Warn, "undecided"),
         };
-        rows.push(row([&name(gang), result, &gang.pods.len().to_string(), &place(gang)]));
+        rows.push(row([&name(gang), &result, &gang.pods.len().to_string(), &place(gang)]));
     }
     let summary = &answer.summary;
-    let mut lines = vec![columns(&rows), String::new()];
+    let mut lines = vec![headed(&rows, look), String::new()];
     for gang in answer.gangs.iter().filter(|gang| gang.reason.is_some()) {
         lines.push(format!(
             "{}: {}",

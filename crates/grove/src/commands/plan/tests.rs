@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use super::place::{Answer, GangAnswer, Verdict};
 use super::{expand, place, read, show};
 use crate::exit::Failure;
+use crate::look::Look;
 
 /// The racks of the gang as a whole.
 fn racks(gang: &GangAnswer) -> &[String] {
@@ -220,7 +221,7 @@ fn other_kinds_are_passed_over_with_a_note() {
 #[test]
 fn the_table_names_the_domains_and_the_reasons() {
     let [fits, not] = [set("a", (2, 8), json!({})), set("b", (9, 8), json!({}))];
-    let table = show::table(&plan(&[&nodes(2, 2), &fits, &not], &LEVELS).unwrap());
+    let table = show::table(&plan(&[&nodes(2, 2), &fits, &not], &LEVELS).unwrap(), Look::PLAIN);
     let lines: Vec<&str> = table.lines().collect();
     assert_eq!(lines[0], "GANG         RESULT      PODS  WHERE");
     assert_eq!(lines[1], "default/a-0  placed      2     rack r0, host r0h0,r0h1");

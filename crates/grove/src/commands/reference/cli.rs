@@ -14,6 +14,10 @@ const HEAD: &str = "# Commands
 
 Exit codes: 0 success, 1 a finding (something waits, or is wrong), 2 a mistake in the arguments or the configuration, 3 no
 answer from the cluster.
+
+Commands that ask a cluster find it as `kubectl` does: `--kubeconfig`, else `$KUBECONFIG`, else `~/.kube/config`, else the
+account of the pod that they run in; `--context` chooses one of its contexts. Without `-n` they look in the namespace of
+the context. Colours and drawn lines are for terminals only, and `NO_COLOR` (with any value) refuses colours.
 ";
 
 /// The whole page.

@@ -6,6 +6,7 @@ use grove_topology::survey::{Finding, Severity, check_capacity, check_constraint
 
 use super::read::Seen;
 use crate::exit::{self, Failure};
+use crate::look::{Look, Tone};
 use crate::output::{self, Format};
 
 pub(super) fn print(seen: &Seen, strict: bool, format: Format) -> Result<ExitCode, Failure> {
@@ -27,7 +28,7 @@ pub(super) fn print(seen: &Seen, strict: bool, format: Format) -> Result<ExitCod
         seen.nodes.len(),
         seen.sets.len()
     );
-    output::print(format, &findings, |findings| table(findings, checked))?;
+    output::print(format, &findings, |findings, look| table(findings, checked, look))?;
     let is_failed = findings
         .iter()
         .any(|finding| strict || finding.severity == Severity::Fail);
@@ -38,14 +39,14 @@ pub(super) fn print(seen: &Seen, strict: bool, format: Format) -> Result<ExitCod
     })
 }
 
-fn table(findings: &[Finding], in_order: String) -> String {
+fn table(findings: &[Finding], in_order: String, look: Look) -> String {
     if findings.is_empty() {
         return in_order;
     }
     let lines = findings.iter().map(|finding| {
         let severity = match finding.severity {
-            Severity::Fail => "fail",
-            Severity::Warn => "warn",
+            Severity::Fail => look.paint(Tone::Bad, "fail"),
+            Severity::Warn => look.paint(Tone::Warn, "warn"),
         };
         format!(
             "{severity}  {} {}\n      fix: {}",

@@ -27,7 +27,7 @@ pub(super) fn print(seen: &Seen, name: &str, format: Format) -> Result<ExitCode,
         "metadata": {"name": name}, "spec": topology.spec,
     });
     let format = if format == Format::Table { Format::Yaml } else { format };
-    output::print(format, &object, |_| String::new())?;
+    output::print(format, &object, |_, _| String::new())?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -7,7 +7,8 @@ use serde::Serialize;
 
 use super::read::Seen;
 use crate::exit::Failure;
-use crate::output::{self, Format, columns, row};
+use crate::look::Look;
+use crate::output::{self, Format, headed, row};
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -37,11 +38,11 @@ pub(super) fn print(seen: &Seen, format: Format) -> Result<ExitCode, Failure> {
             ready,
         }
     });
-    output::print(format, &lines.collect::<Vec<_>>(), |lines| table(lines))?;
+    output::print(format, &lines.collect::<Vec<_>>(), |lines, look| table(lines, look))?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn table(lines: &[Line]) -> String {
+fn table(lines: &[Line], look: Look) -> String {
     if lines.is_empty() {
         return "no topologies; `grove topology discover` proposes one from the nodes' labels".to_owned();
     }
@@ -57,5 +58,5 @@ fn table(lines: &[Line]) -> String {
             line.ready.as_deref().unwrap_or("-"),
         ])
     }));
-    columns(&rows)
+    headed(&rows, look)
 }

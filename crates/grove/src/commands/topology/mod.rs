@@ -8,21 +8,20 @@ mod read;
 mod tree;
 mod usage;
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use crate::client::Cluster;
 use crate::exit::{self, Failure};
 use crate::output::Format;
+use crate::target::Target;
 use read::Seen;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
     command: Command,
-    /// The cluster to look at; by default that of the environment
-    #[arg(long, value_name = "FILE", global = true)]
-    kubeconfig: Option<PathBuf>,
+    #[command(flatten)]
+    target: Target,
     /// The TopologyDomain that the operator was told to use
     #[arg(long, value_name = "NAME", global = true)]
     topology_domain_name: Option<String>,
@@ -65,7 +64,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
 }
 
 async fn answer(args: &Args) -> Result<ExitCode, Failure> {
-    let cluster = Cluster::reach(args.kubeconfig.as_deref()).await?;
+    let cluster = Cluster::reach(&args.target).await?;
     let seen = Seen::read(&cluster, args.topology_domain_name.clone()).await?;
     match &args.command {
         Command::List => list::print(&seen, args.output),

@@ -14,7 +14,7 @@ use kube::api::{Api, ListParams};
 use kube::{Client, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 
-use crate::client::{Cluster, no_answer};
+use crate::client::Cluster;
 use crate::exit::Failure;
 use crate::topologies::Topologies;
 
@@ -33,7 +33,7 @@ pub(super) struct Seen {
 
 impl Seen {
     pub(super) async fn read(cluster: &Cluster, topology_domain_name: Option<String>) -> Result<Self, Failure> {
-        let failed = |error| Failure::NoAnswer(no_answer(&cluster.address, error));
+        let failed = |error| cluster.failed(error);
         let client = &cluster.client;
         let nodes = list::<Node>(client).await.map_err(failed)?;
         let rooms = nodes.iter().map(|node| (node.name_any(), room(node)));

@@ -6,20 +6,16 @@ use grove_topology::survey::{self, Domain};
 
 use super::read::Seen;
 use crate::exit::Failure;
+use crate::look::Look;
 use crate::output::{self, Format};
+use crate::words::proposal;
 
 pub(super) fn print(seen: &Seen, (name, depth): (&str, Option<&str>), format: Format) -> Result<ExitCode, Failure> {
     let topologies = seen.topologies();
     let Some((topology, _)) = topologies.iter().find(|(topology, _)| topology.name() == name) else {
-        let names: Vec<&str> = topologies.iter().map(|(topology, _)| topology.name()).collect();
-        let known = if names.is_empty() {
-            "there are none".to_owned()
-        } else {
-            names.join(", ")
-        };
-        return Err(Failure::Usage(format!(
-            "no topology is called '{name}'; known: {known}"
-        )));
+        let names = topologies.iter().map(|(topology, _)| topology.name().to_owned());
+        let next = proposal(name, &names.collect::<Vec<_>>());
+        return Err(Failure::Usage(format!("no topology is called '{name}'; {next}")));
     };
     let mut domains = survey::tree(topology, &seen.nodes);
     if let Some(depth) = depth {
@@ -32,7 +28,7 @@ pub(super) fn print(seen: &Seen, (name, depth): (&str, Option<&str>), format: Fo
         }
         cut_below(&mut domains, depth);
     }
-    output::print(format, &domains, |domains| table(domains))?;
+    output::print(format, &domains, |domains, look| table(domains, look))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -45,26 +41,24 @@ fn cut_below(domains: &mut [Domain], level: &str) {
     }
 }
 
-fn table(domains: &[Domain]) -> String {
+fn table(domains: &[Domain], look: Look) -> String {
     if domains.is_empty() {
         return "no node carries the labels of this topology; see `grove topology check`".to_owned();
     }
     let mut lines = Vec::new();
-    draw(domains, "", true, &mut lines);
+    draw(domains, None, look, &mut lines);
     lines.join("\n")
 }
 
-fn draw(domains: &[Domain], indent: &str, is_top: bool, lines: &mut Vec<String>) {
+/// `above` is what stands before the lines of the domain that holds these, if one does.
+fn draw(domains: &[Domain], above: Option<&str>, look: Look, lines: &mut Vec<String>) {
     for (index, domain) in domains.iter().enumerate() {
         let is_last = index + 1 == domains.len();
-        let (branch, below) = match (is_top, is_last) {
-            (true, _) => ("", ""),
-            (false, true) => ("`- ", "   "),
-            (false, false) => ("|- ", "|  "),
-        };
+        let (branch, below) = above.map_or(("", ""), |_| look.branch(is_last));
+        let indent = above.unwrap_or_default();
         let nodes = if domain.nodes == 1 { "node" } else { "nodes" };
         let Domain { level, name, .. } = domain;
         lines.push(format!("{indent}{branch}{level} {name}  {} {nodes}", domain.nodes));
-        draw(&domain.domains, &format!("{indent}{below}"), false, lines);
+        draw(&domain.domains, Some(&format!("{indent}{below}")), look, lines);
     }
 }

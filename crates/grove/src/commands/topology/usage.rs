@@ -6,7 +6,8 @@ use serde::Serialize;
 
 use super::read::Seen;
 use crate::exit::Failure;
-use crate::output::{self, Format, columns, row};
+use crate::look::Look;
+use crate::output::{self, Format, headed, row};
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -30,11 +31,11 @@ pub(super) fn print(seen: &Seen, format: Format) -> Result<ExitCode, Failure> {
             name: user.set.name.clone(),
         })
     });
-    output::print(format, &uses.collect::<Vec<_>>(), |uses| table(uses))?;
+    output::print(format, &uses.collect::<Vec<_>>(), |uses, look| table(uses, look))?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn table(uses: &[Use]) -> String {
+fn table(uses: &[Use], look: Look) -> String {
     if uses.is_empty() {
         return "no PodCliqueSet uses a topology".to_owned();
     }
@@ -44,5 +45,5 @@ fn table(uses: &[Use]) -> String {
         let topology = format!("{}{default}", one.topology);
         row([&topology, &format!("{}/{}", one.namespace, one.name)])
     }));
-    columns(&rows)
+    headed(&rows, look)
 }
