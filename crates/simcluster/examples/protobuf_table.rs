@@ -17,10 +17,13 @@ const KINDS: &[(&str, &str, &[&str])] = &[
         &[
             "Binding",
             "ConfigMap",
+            "Endpoints",
             "Event",
+            "LimitRange",
             "Namespace",
             "Node",
             "Pod",
+            "ResourceQuota",
             "Secret",
             "Service",
             "ServiceAccount",
@@ -50,6 +53,7 @@ const KINDS: &[(&str, &str, &[&str])] = &[
     ("autoscaling", "autoscaling/v1", &["HorizontalPodAutoscaler", "Scale"]),
     ("autoscaling", "autoscaling/v2", &["HorizontalPodAutoscaler"]),
     ("coordination.k8s.io", "coordination/v1", &["Lease"]),
+    ("discovery.k8s.io", "discovery/v1", &["EndpointSlice"]),
     ("events.k8s.io", "events/v1", &["Event"]),
     ("policy", "policy/v1", &["Eviction", "PodDisruptionBudget"]),
     (

@@ -11,6 +11,7 @@ mod case;
 mod common;
 mod diff;
 mod normal;
+mod openapi;
 mod random;
 mod target;
 
@@ -62,8 +63,9 @@ async fn install(target: &Target) -> Result<()> {
         let crds = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
         post(target, crds, &definition).await?;
         let plural = definition["spec"]["names"]["plural"].as_str().context("no plural")?;
-        let served = Step::get(&format!("/apis/conformance.test/v1/{plural}"));
-        let discovered = Step::get("/apis/conformance.test/v1");
+        let group = definition["spec"]["group"].as_str().context("no group")?;
+        let served = Step::get(&format!("/apis/{group}/v1/{plural}"));
+        let discovered = Step::get(&format!("/apis/{group}/v1"));
         eventually("the definition to be served", LIMIT, async || -> Result<()> {
             let answer = target.send(&served).await?;
             ensure!(answer.code == 200, "{} answers {}", target.name, answer.code);
@@ -218,5 +220,5 @@ macro_rules! files {
 }
 
 files! {
-    apply bad create custom delete kinds patch pods read server tokens update watch
+    apply bad create custom delete kinds patch pods quotas read rights server tokens update versions views watch webhooks
 }

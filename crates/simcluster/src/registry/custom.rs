@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::{Form, Resource, Subresource, Traits, Version};
+use super::{Conversion, Form, Resource, Subresource, Traits, Version};
 use crate::patch::Types;
 use crate::schema::Schema;
 use crate::store::ResourceName;
@@ -82,6 +82,7 @@ pub fn resource(definition: &Value) -> Resource {
             ..Traits::USUAL
         },
         custom: true,
+        conversion: Some(Arc::new(Conversion::of(definition))),
         kind,
         name,
     }
@@ -148,6 +149,20 @@ pub fn version_priority(name: &str) -> (u8, u64, u64, std::cmp::Reverse<String>)
     });
     let (rank, major, minor) = parsed.unwrap_or((0, 0, 0));
     (rank, major, minor, std::cmp::Reverse(name.to_owned()))
+}
+
+/// Where the store has, by the name of a definition, the versions in which older objects are. No client sees it.
+pub(crate) fn lineages() -> ResourceName {
+    ResourceName::new("simcluster.internal", "lineages")
+}
+
+/// Whether the kind is served.
+pub(crate) fn is_established(definition: &Value) -> bool {
+    let conditions = definition["status"]["conditions"].as_array();
+    conditions
+        .into_iter()
+        .flatten()
+        .any(|c| c["type"] == "Established" && c["status"] == "True")
 }
 
 #[cfg(test)]

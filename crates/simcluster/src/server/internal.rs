@@ -22,12 +22,16 @@ impl Server {
             .get(resource)
             .cloned()
             .ok_or_else(ApiError::unknown_resource)?;
+        // In the stored version, if it is served: nobody need convert what the cluster writes.
+        let stored = resource
+            .conversion
+            .as_ref()
+            .map(|conversion| conversion.stored.as_str());
+        let version = stored
+            .and_then(|stored| resource.version(stored))
+            .or(resource.versions.first());
         let place = Place {
-            version: resource
-                .versions
-                .first()
-                .map(|version| version.name.clone())
-                .unwrap_or_default(),
+            version: version.map(|version| version.name.clone()).unwrap_or_default(),
             namespace: resource.namespaced.then(|| key.namespace.clone()),
             name: Some(key.name.clone()),
             subresource: None,

@@ -5,20 +5,20 @@ use serde_json::{Value, json};
 use super::output::Reply;
 use super::patch::Patch;
 use super::update::{check_place, check_uid, rewrite};
-use super::{Call, part};
+use super::{Call, convert, part};
 use crate::registry::custom::ScalePaths;
 use crate::registry::{Form, Subresource};
 use crate::rules::metadata;
 use crate::status::{ApiError, FieldError};
 
-pub(crate) fn get(call: &Call) -> Result<Reply, ApiError> {
+pub(crate) async fn get(call: &Call) -> Result<Reply, ApiError> {
     let paths = paths(call)?;
     let entry = call
         .server
         .store
         .get(&call.resource().storage, &call.key())
         .ok_or_else(|| call.not_found())?;
-    Ok(Reply::json(200, &scale_of(&paths, &entry.value())))
+    Ok(Reply::json(200, &scale_of(&paths, &convert::load(call, &entry).await?)))
 }
 
 pub(crate) async fn put(call: &Call) -> Result<Reply, ApiError> {

@@ -5,6 +5,7 @@
 
 mod age;
 mod builtin;
+mod endpoints;
 mod jsonpath;
 mod pod;
 

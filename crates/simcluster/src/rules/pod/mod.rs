@@ -51,6 +51,28 @@ pub fn default(pod: &mut Value) {
             set_default(condition, "lastProbeTime", Value::Null);
             set_default(condition, "lastTransitionTime", Value::Null);
         }
+        for list in [
+            "initContainerStatuses",
+            "containerStatuses",
+            "ephemeralContainerStatuses",
+        ] {
+            items_mut(status, list).for_each(default_container_status);
+        }
+    }
+}
+
+/// What Go's types always show, known or not.
+fn default_container_status(status: &mut Value) {
+    for field in ["state", "lastState"] {
+        set_default(status, field, json!({}));
+        for (state, times) in [
+            ("running", &["startedAt"][..]),
+            ("terminated", &["startedAt", "finishedAt"][..]),
+        ] {
+            if let Some(state) = status[field].get_mut(state).filter(|state| state.is_object()) {
+                times.iter().for_each(|time| set_default(state, time, Value::Null));
+            }
+        }
     }
 }
 
