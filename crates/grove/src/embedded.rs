@@ -55,6 +55,7 @@ impl Embedded {
             .signing_key(&random()?)
             .rbac(true)
             .endpoints(true)
+            .autoscaling(true)
             .fleet(fleet)
             .nodes(wanted.nodes);
         let home = wanted.data.as_ref().map(|dir| dir.path().to_owned());

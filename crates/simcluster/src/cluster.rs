@@ -48,6 +48,7 @@ impl Default for Builder {
             fleet: FleetOptions::default(),
             binder: true,
             endpoints: false,
+            autoscaling: false,
         };
         Self {
             seed: 0,
@@ -122,6 +123,14 @@ impl Builder {
     /// thousands of pods behind a Service it is most of the work.
     pub fn endpoints(mut self, on: bool) -> Self {
         self.options.endpoints = on;
+        self
+    }
+
+    /// Whether HorizontalPodAutoscalers scale what they name, by metrics that people set: a pod's annotation
+    /// `usage.simcluster.internal/cpu: 300m`, an autoscaler's `metric.simcluster.internal/queue: "30"`. They do not, unless
+    /// this is set.
+    pub fn autoscaling(mut self, on: bool) -> Self {
+        self.options.autoscaling = on;
         self
     }
 

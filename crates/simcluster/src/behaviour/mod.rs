@@ -4,6 +4,7 @@
 //! which applies the same rules as requests do. What is not here: any controller of a workload.
 
 mod aggregation;
+mod autoscaler;
 mod binder;
 mod definitions;
 mod disruption;
@@ -35,6 +36,8 @@ pub(crate) struct Options {
     pub(crate) binder: bool,
     /// Whether Services get endpoints.
     pub(crate) endpoints: bool,
+    /// Whether autoscalers scale.
+    pub(crate) autoscaling: bool,
 }
 
 /// Starts everything that a cluster does by itself.
@@ -76,6 +79,12 @@ pub(crate) fn start(server: &Arc<Server>, options: Options, tasks: &mut JoinSet<
             controller("endpoint-controller"),
         );
         tasks.spawn(endpoints::run(actors, writes("endpoints", endpoints::wants)));
+    }
+    if options.autoscaling {
+        tasks.spawn(autoscaler::run(
+            controller("horizontal-pod-autoscaler"),
+            writes("autoscaler", |_, _| true),
+        ));
     }
     tasks.spawn(tokens::run(
         controller("tokens-controller"),

@@ -12,13 +12,27 @@ use crate::rules::metadata;
 use crate::status::{ApiError, FieldError};
 
 pub(crate) async fn get(call: &Call) -> Result<Reply, ApiError> {
+    Ok(Reply::json(200, &of(call).await?))
+}
+
+/// The Scale of the object that the call names.
+pub(crate) async fn of(call: &Call) -> Result<Value, ApiError> {
     let paths = paths(call)?;
     let entry = call
         .server
         .store
         .get(&call.resource().storage, &call.key())
         .ok_or_else(|| call.not_found())?;
-    Ok(Reply::json(200, &scale_of(&paths, &convert::load(call, &entry).await?)))
+    Ok(scale_of(&paths, &convert::load(call, &entry).await?))
+}
+
+/// Sets the replicas of the object that the call names.
+pub(crate) async fn set(call: &Call, replicas: i64) -> Result<(), ApiError> {
+    let change = |mut scale: Value| {
+        scale["spec"]["replicas"] = json!(replicas);
+        Ok(scale)
+    };
+    write(call, false, change).await.map(drop)
 }
 
 pub(crate) async fn put(call: &Call) -> Result<Reply, ApiError> {

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that meets the unexpected must fail")]
 
+mod autoscaling;
 mod bad_requests;
 mod behaviour;
 mod chaos;
