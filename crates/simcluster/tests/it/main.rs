@@ -14,6 +14,7 @@ mod deletion;
 mod discovery;
 mod faults;
 mod fleet;
+mod fuzz;
 mod hook_server;
 mod lists;
 mod objects;
