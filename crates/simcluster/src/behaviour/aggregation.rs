@@ -69,6 +69,6 @@ mod tests {
             Some(json!([{"verbs": ["get"]}, {"verbs": ["list"]}]))
         );
         assert_eq!(joined(&all[0], &all), None);
-        assert_eq!(joined(&view, &[view.clone()]), Some(Value::Null));
+        assert_eq!(joined(&view, std::slice::from_ref(&view)), Some(Value::Null));
     }
 }
