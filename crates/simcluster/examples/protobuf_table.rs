@@ -29,7 +29,7 @@ const KINDS: &[(&str, &str, &[&str])] = &[
             "ServiceAccount",
         ],
     ),
-    ("apps", "apps/v1", &["ControllerRevision"]),
+    ("apps", "apps/v1", &["ControllerRevision", "Deployment"]),
     (
         "admissionregistration.k8s.io",
         "admissionregistration/v1",
@@ -55,6 +55,7 @@ const KINDS: &[(&str, &str, &[&str])] = &[
     ("coordination.k8s.io", "coordination/v1", &["Lease"]),
     ("discovery.k8s.io", "discovery/v1", &["EndpointSlice"]),
     ("events.k8s.io", "events/v1", &["Event"]),
+    ("networking.k8s.io", "networking/v1", &["NetworkPolicy"]),
     ("policy", "policy/v1", &["Eviction", "PodDisruptionBudget"]),
     (
         "rbac.authorization.k8s.io",

@@ -1,8 +1,9 @@
-//! A client that we did not write: the one that Kubernetes publishes for Python. It does the same on both clusters and
-//! must be told the same.
+//! Clients that we did not write: the one that Kubernetes publishes for Python, and Helm. They do the same on both
+//! clusters and must be told the same.
 
 #[path = "../common/mod.rs"]
 mod common;
+mod helm;
 mod python;
 
 use std::fs;

@@ -166,6 +166,7 @@ pub(super) fn resources() -> Vec<Resource> {
         .chain(events())
         .chain(rbac())
         .chain(scheduling())
+        .chain(installed())
         .chain(extension());
     all.map(Builtin::resource).collect()
 }
@@ -333,6 +334,23 @@ fn scheduling() -> Vec<Builtin> {
         kind::<PriorityClass>("priorityclasses")
             .cluster_scoped()
             .short(&["pc"])
+            .traits(COUNTED),
+    ]
+}
+
+/// Kinds that are kept for who installs something; nothing follows from them.
+fn installed() -> Vec<Builtin> {
+    use Subresource::{Scale, Status};
+    use api::apps::v1::Deployment;
+    use api::networking::v1::NetworkPolicy;
+    vec![
+        kind::<Deployment>("deployments")
+            .short(&["deploy"])
+            .in_categories(&["all"])
+            .with(&[Scale, Status])
+            .traits(COUNTED),
+        kind::<NetworkPolicy>("networkpolicies")
+            .short(&["netpol"])
             .traits(COUNTED),
     ]
 }

@@ -31,8 +31,19 @@ pub struct ScalePaths {
     pub spec_replicas: String,
     /// Observed replicas.
     pub status_replicas: String,
-    /// Selector in string form, if there is one.
+    /// Selector, if there is one: a custom kind has it in string form.
     pub label_selector: Option<String>,
+}
+
+impl ScalePaths {
+    /// Where built-in kinds that can be scaled have them.
+    pub(crate) fn builtin() -> Self {
+        Self {
+            spec_replicas: "spec.replicas".to_owned(),
+            status_replicas: "status.replicas".to_owned(),
+            label_selector: Some("spec.selector".to_owned()),
+        }
+    }
 }
 
 /// Describes the kind of a CustomResourceDefinition whose names were accepted.

@@ -7,7 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use super::{amounts, limits, metadata, names, pod, smaller, webhooks};
+use super::{amounts, limits, metadata, names, pod, smaller, webhooks, workloads};
 use crate::clock::seconds;
 use crate::registry::{Resource, Subresource};
 use crate::schema::Schema;
@@ -38,6 +38,8 @@ enum Special {
     LimitRange,
     Endpoints,
     Slice,
+    Deployment,
+    NetworkPolicy,
     Definition,
     Webhooks { mutating: bool },
 }
@@ -66,6 +68,8 @@ fn special(resource: &Resource) -> Option<Special> {
         "LimitRange" => Special::LimitRange,
         "Endpoints" => Special::Endpoints,
         "EndpointSlice" => Special::Slice,
+        "Deployment" => Special::Deployment,
+        "NetworkPolicy" => Special::NetworkPolicy,
         "CustomResourceDefinition" => Special::Definition,
         "MutatingWebhookConfiguration" => Special::Webhooks { mutating: true },
         "ValidatingWebhookConfiguration" => Special::Webhooks { mutating: false },
@@ -115,6 +119,8 @@ pub fn default(resource: &Resource, object: &mut Value) {
                 set_default(port, "protocol", json!("TCP"));
             }
         }
+        Some(Special::Deployment) => workloads::default_deployment(object),
+        Some(Special::NetworkPolicy) => workloads::default_policy(object),
         Some(Special::Definition) => default_definition(object),
         Some(Special::Webhooks { mutating }) => default_webhooks(object, mutating),
         _ => {}
@@ -297,7 +303,7 @@ pub fn prepare_create(resource: &Resource, object: &mut Value, now: Timestamp) {
         }
         Some(Special::Claim) if resource.has(Subresource::Status) => object["status"] = json!({}),
         Some(Special::Service) => object["status"] = json!({"loadBalancer": {}}),
-        Some(Special::Quota) => object["status"] = json!({}),
+        Some(Special::Quota | Special::Deployment) => object["status"] = json!({}),
         Some(Special::Budget) => {
             object["status"] =
                 json!({"currentHealthy": 0, "desiredHealthy": 0, "disruptionsAllowed": 0, "expectedPods": 0});
@@ -362,6 +368,8 @@ pub fn validate(resource: &Resource, object: &Value) -> Vec<FieldError> {
         Some(Special::Budget) => smaller::budget(object),
         Some(Special::Autoscaler) => smaller::autoscaler(object),
         Some(Special::Role) => smaller::role(object),
+        Some(Special::Deployment) => workloads::deployment(object),
+        Some(Special::NetworkPolicy) => workloads::policy(object),
         Some(Special::Webhooks { mutating }) => webhooks::configuration(object, mutating),
         _ => Vec::new(),
     }
@@ -494,6 +502,7 @@ pub fn validate_update(resource: &Resource, old: &Value, new: &Value) -> Vec<Fie
             false => vec![FieldError::forbidden("value", "may not be changed in an update.")],
         },
         Some(Special::Service) => validate_cluster_ip(old, new),
+        Some(Special::Deployment) => workloads::same_selector(old, new),
         _ => Vec::new(),
     }
 }

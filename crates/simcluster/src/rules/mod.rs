@@ -12,3 +12,4 @@ pub mod quantity;
 pub(crate) mod quota;
 pub(crate) mod smaller;
 mod webhooks;
+mod workloads;

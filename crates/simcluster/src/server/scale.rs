@@ -1,4 +1,4 @@
-//! The scale subresource of custom resources: one number, wherever the kind keeps it.
+//! The scale subresource: one number, wherever the kind keeps it.
 
 use serde_json::{Value, json};
 
@@ -9,6 +9,7 @@ use super::{Call, convert, part};
 use crate::registry::custom::ScalePaths;
 use crate::registry::{Form, Subresource};
 use crate::rules::metadata;
+use crate::selector::LabelSelector;
 use crate::status::{ApiError, FieldError};
 
 pub(crate) async fn get(call: &Call) -> Result<Reply, ApiError> {
@@ -87,6 +88,7 @@ async fn write(
 fn paths(call: &Call) -> Result<ScalePaths, ApiError> {
     match &call.version().form {
         Form::Custom(version) => version.scale.clone().ok_or_else(ApiError::unknown_resource),
+        Form::Typed(_) if call.resource().has(Subresource::Scale) => Ok(ScalePaths::builtin()),
         Form::Typed(_) | Form::Converted { .. } => Err(ApiError::unknown_resource()),
     }
 }
@@ -119,8 +121,12 @@ pub(crate) fn scale_of(paths: &ScalePaths, object: &Value) -> Value {
         spec["replicas"] = replicas.clone();
     }
     let mut status = json!({"replicas": at(&paths.status_replicas).cloned().unwrap_or_else(|| json!(0))});
-    if let Some(selector) = paths.label_selector.as_deref().and_then(at) {
-        status["selector"] = selector.clone();
+    match paths.label_selector.as_deref().and_then(at) {
+        Some(selector @ Value::Object(_)) => {
+            status["selector"] = json!(LabelSelector::from_object(selector).to_string());
+        }
+        Some(text) => status["selector"] = text.clone(),
+        None => {}
     }
     json!({"kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": metadata, "spec": spec, "status": status})
 }

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::age::since;
-use super::{endpoints, pod};
+use super::{endpoints, pod, workloads};
 
 /// Makes the cells of one object.
 pub(super) type Cells = fn(&Value, Timestamp) -> Vec<Value>;
@@ -35,6 +35,8 @@ pub(super) fn cells_of(kind: &str) -> Cells {
         "ServiceAccount" | "ResourceClaimTemplate" | "DeviceClass" => {
             |object, now| vec![name(object), age(object, now)]
         }
+        "Deployment" => workloads::deployment,
+        "NetworkPolicy" => workloads::policy,
         "Endpoints" => endpoints::endpoints,
         "EndpointSlice" => endpoints::slice,
         "Event" => event,

@@ -8,6 +8,7 @@ mod builtin;
 mod endpoints;
 mod jsonpath;
 mod pod;
+mod workloads;
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
