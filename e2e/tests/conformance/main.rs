@@ -220,5 +220,5 @@ macro_rules! files {
 }
 
 files! {
-    apply bad create custom delete kinds patch pods quotas read rights server tokens update versions views watch webhooks
+    apply bad costs create custom delete kinds patch pods quotas read rights server tokens update versions views watch webhooks
 }
