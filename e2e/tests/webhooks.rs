@@ -100,6 +100,186 @@ fn answer(path: &str, uid: &Value) -> Value {
     }
 }
 
+/// The ways of a webhook that converts, right and wrong ones.
+const WAYS: [&str; 10] = [
+    "right", "refused", "silent", "short", "version", "kind", "name", "labels", "metadata", "uid",
+];
+
+/// What a webhook of this way answers: `size` becomes `width`, and back.
+fn converted(way: &str, request: &Value) -> Value {
+    let wanted = request["desiredAPIVersion"].as_str().unwrap_or_default();
+    let (from, to) = if wanted.ends_with("v2") {
+        ("size", "width")
+    } else {
+        ("width", "size")
+    };
+    let convert = |object: &Value| {
+        let mut object = object.clone();
+        if let Some(number) = object["spec"].as_object_mut().and_then(|spec| spec.remove(from)) {
+            object["spec"][to] = number;
+        }
+        object["apiVersion"] = json!(if way == "version" { "other.test/v9" } else { wanted });
+        object["metadata"]["annotations"] = json!({"way": way});
+        object["metadata"]["generation"] = json!(77);
+        match way {
+            "kind" => object["kind"] = json!("Other"),
+            "name" => object["metadata"]["name"] = json!("other"),
+            "labels" => object["metadata"]["labels"] = json!({"a": 1}),
+            "metadata" => object["metadata"] = Value::Null,
+            _ => {}
+        }
+        object
+    };
+    let objects = request["objects"].as_array().into_iter().flatten().map(convert);
+    let mut objects: Vec<Value> = objects.collect();
+    let result = match way {
+        "refused" => json!({"status": "Failure", "message": "not today"}),
+        "silent" => json!({"status": "Failure"}),
+        _ => json!({"status": "Success"}),
+    };
+    if way == "short" {
+        objects.pop();
+    }
+    let uid = if way == "uid" {
+        json!("x")
+    } else {
+        request["uid"].clone()
+    };
+    json!({"uid": uid, "result": result, "convertedObjects": objects})
+}
+
+/// A kind with two versions that differ in a field.
+fn definition(way: &str, hook: &Hook) -> Value {
+    let group = format!("{way}.conversion.test");
+    let version = |name: &str, field: &str| {
+        let spec = json!({"type": "object", "properties": {field: {"type": "integer"}}});
+        json!({"name": name, "served": true, "storage": name == "v1",
+               "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": spec}}}})
+    };
+    let url = format!("https://127.0.0.1:{}/convert/{way}", hook.port);
+    let webhook = json!({"clientConfig": {"url": url, "caBundle": hook.ca}, "conversionReviewVersions": ["v1"]});
+    json!({"metadata": {"name": format!("boxes.{group}")}, "spec": {
+        "group": group, "scope": "Cluster", "names": {"plural": "boxes", "kind": "Box"},
+        "versions": [version("v1", "size"), version("v2", "width")],
+        "conversion": {"strategy": "Webhook", "webhook": webhook}}})
+}
+
+/// What a server says to one request, without what differs from server to server.
+async fn said(client: &Client, method: &str, path: &str, body: Value) -> Result<Value> {
+    let mut request = Request::builder().method(method).uri(path);
+    request = request.header(
+        "content-type",
+        match method {
+            "PATCH" => "application/merge-patch+json",
+            _ => "application/json",
+        },
+    );
+    let body = if body.is_null() {
+        Vec::new()
+    } else {
+        serde_json::to_vec(&body)?
+    };
+    let shown = |object: &Value| {
+        json!({"apiVersion": object["apiVersion"], "kind": object["kind"], "spec": object["spec"],
+               "name": object["metadata"]["name"], "labels": object["metadata"]["labels"],
+               "annotations": object["metadata"]["annotations"], "generation": object["metadata"]["generation"]})
+    };
+    match client.request::<Value>(request.body(body)?).await {
+        Ok(object) => match object["items"].as_array() {
+            Some(items) => Ok(items.iter().map(shown).collect()),
+            None => Ok(shown(&object)),
+        },
+        Err(kube::Error::Api(status)) => {
+            let text = serde_json::to_value(&status)?.to_string();
+            let uid = text.split("response.uid=\\\"").nth(1).and_then(|rest| rest.get(..36));
+            Ok(serde_json::from_str(
+                &uid.map_or(text.clone(), |uid| text.replace(uid, "UID")),
+            )?)
+        }
+        Err(other) => Err(other.into()),
+    }
+}
+
+/// All that a server says about objects that are converted this way.
+async fn conversation(client: &Client, way: &str) -> Result<Vec<Value>> {
+    let (old, new) = (
+        format!("/apis/{way}.conversion.test/v1/boxes"),
+        format!("/apis/{way}.conversion.test/v2/boxes"),
+    );
+    let a_box = |version: &str, name: &str, field: &str| {
+        json!({"apiVersion": format!("{way}.conversion.test/{version}"), "kind": "Box", "metadata": {"name": name},
+               "spec": {field: 3}})
+    };
+    let mut transcript = Vec::new();
+    for (method, path, body) in [
+        ("POST", old.clone(), a_box("v1", "a", "size")),
+        ("GET", format!("{old}/a"), Value::Null),
+        ("GET", format!("{new}/a"), Value::Null),
+        ("GET", new.clone(), Value::Null),
+        ("POST", new.clone(), a_box("v2", "b", "width")),
+        ("GET", format!("{old}/b"), Value::Null),
+        ("PATCH", format!("{new}/a"), json!({"spec": {"width": 5}})),
+        ("GET", format!("{old}/a"), Value::Null),
+        ("DELETE", format!("{new}/a"), Value::Null),
+        ("GET", format!("{old}/a"), Value::Null),
+    ] {
+        transcript.push(said(client, method, &path, body).await?);
+    }
+    for name in ["a", "b"] {
+        said(client, "DELETE", &format!("{old}/{name}"), Value::Null).await?;
+    }
+    Ok(transcript)
+}
+
+async fn install_kinds(client: &Client, hook: &Hook) -> Result<()> {
+    for way in WAYS {
+        let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+        let made = said(client, "POST", definitions, definition(way, hook)).await?;
+        ensure!(made["code"].is_null(), "{made}");
+        eventually(way, LIMIT, async || -> Result<()> {
+            for version in ["v1", "v2"] {
+                let list = said(
+                    client,
+                    "GET",
+                    &format!("/apis/{way}.conversion.test/{version}/boxes"),
+                    Value::Null,
+                )
+                .await?;
+                ensure!(list.is_array(), "{list}");
+            }
+            Ok(())
+        })
+        .await?;
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn both_servers_convert_alike() -> Result<()> {
+    let plane = ControlPlane::builder()
+        .controller_manager(false)
+        .scheduler(false)
+        .start()
+        .await?;
+    let real = plane.client(Identity::Admin).await?;
+    let cluster = Cluster::builder().seed(1).start();
+    let ours = cluster.client();
+    let hook = start_hook().await?;
+    install_kinds(&real, &hook).await?;
+    install_kinds(&ours, &hook).await?;
+    let mut differences = Vec::new();
+    for way in WAYS {
+        let (theirs, own) = (conversation(&real, way).await?, conversation(&ours, way).await?);
+        for (i, (theirs, own)) in theirs.iter().zip(&own).enumerate() {
+            if theirs != own {
+                differences.push(format!("{way}, request {}:\n  real {theirs}\n  ours {own}", i + 1));
+            }
+        }
+    }
+    ensure!(differences.is_empty(), "{}", differences.join("\n"));
+    Ok(())
+}
+
 struct Hook {
     port: u16,
     ca: String,
@@ -142,8 +322,11 @@ async fn serve(stream: TcpStream, acceptor: TlsAcceptor) {
         if path == "/slow" {
             tokio::time::sleep(LIMIT).await;
         }
-        let response = answer(&path, &review["request"]["uid"]);
-        let answer = json!({"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "response": response});
+        let response = match path.strip_prefix("/convert/") {
+            Some(way) => converted(way, &review["request"]),
+            None => answer(&path, &review["request"]["uid"]),
+        };
+        let answer = json!({"kind": review["kind"], "apiVersion": review["apiVersion"], "response": response});
         let mut response = Response::new(Full::new(Bytes::from(answer.to_string())));
         if path == "/error" {
             *response.status_mut() = http::StatusCode::INTERNAL_SERVER_ERROR;

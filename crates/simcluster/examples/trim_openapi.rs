@@ -1,5 +1,6 @@
 //! Trims OpenAPI v3 documents of a kube-apiserver to what the embedded cluster reads: the schemas of the kinds it
-//! serves and what they refer to, without descriptions. `openapi/README.md` says when and how to run it.
+//! serves and what they refer to, without descriptions; or with `--descriptions` only these, by schema and field.
+//! `openapi/README.md` says when and how to run it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::{env, fs};
@@ -11,10 +12,13 @@ use serde_json::{Map, Value};
 const KINDS: &[(&str, &str, &str)] = &[
     ("", "v1", "Binding"),
     ("", "v1", "ConfigMap"),
+    ("", "v1", "Endpoints"),
     ("", "v1", "Event"),
+    ("", "v1", "LimitRange"),
     ("", "v1", "Namespace"),
     ("", "v1", "Node"),
     ("", "v1", "Pod"),
+    ("", "v1", "ResourceQuota"),
     ("", "v1", "Secret"),
     ("", "v1", "Service"),
     ("", "v1", "ServiceAccount"),
@@ -22,6 +26,7 @@ const KINDS: &[(&str, &str, &str)] = &[
     ("admissionregistration.k8s.io", "v1", "ValidatingWebhookConfiguration"),
     ("apiextensions.k8s.io", "v1", "CustomResourceDefinition"),
     ("apps", "v1", "ControllerRevision"),
+    ("apps", "v1", "Deployment"),
     ("authentication.k8s.io", "v1", "SelfSubjectReview"),
     ("authentication.k8s.io", "v1", "TokenRequest"),
     ("authentication.k8s.io", "v1", "TokenReview"),
@@ -33,7 +38,9 @@ const KINDS: &[(&str, &str, &str)] = &[
     ("autoscaling", "v1", "Scale"),
     ("autoscaling", "v2", "HorizontalPodAutoscaler"),
     ("coordination.k8s.io", "v1", "Lease"),
+    ("discovery.k8s.io", "v1", "EndpointSlice"),
     ("events.k8s.io", "v1", "Event"),
+    ("networking.k8s.io", "v1", "NetworkPolicy"),
     ("policy", "v1", "Eviction"),
     ("policy", "v1", "PodDisruptionBudget"),
     ("rbac.authorization.k8s.io", "v1", "ClusterRole"),
@@ -50,16 +57,15 @@ const KINDS: &[(&str, &str, &str)] = &[
 
 fn main() -> Result<()> {
     let mut schemas: BTreeMap<String, Value> = BTreeMap::new();
-    for path in env::args().skip(1) {
+    let (options, paths): (Vec<String>, Vec<String>) = env::args().skip(1).partition(|word| word.starts_with("--"));
+    for path in paths {
         let text = fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
         let document: Value = serde_json::from_str(&text).with_context(|| format!("{path} is not JSON"))?;
         let found = document["components"]["schemas"]
             .as_object()
             .with_context(|| format!("{path} has no components.schemas"))?;
         for (name, schema) in found {
-            let mut schema = schema.clone();
-            drop_descriptions(&mut schema);
-            schemas.entry(name.clone()).or_insert(schema);
+            schemas.entry(name.clone()).or_insert(schema.clone());
         }
     }
     let mut wanted: Vec<String> = Vec::new();
@@ -77,11 +83,22 @@ fn main() -> Result<()> {
             collect_references(schema, &mut wanted);
         }
     }
+    let line = |name: &String, value: &Value| format!("{}:{value}", Value::from(name.as_str()));
+    if options.iter().any(|option| option == "--descriptions") {
+        let lines: Vec<String> = kept
+            .iter()
+            .map(|name| line(name, &descriptions(&schemas[name])))
+            .collect();
+        println!("{{\n{}\n}}", lines.join(",\n"));
+        return Ok(());
+    }
     // One schema a line: small, and a diff shows which type changed.
-    let lines: Vec<String> = kept
-        .iter()
-        .map(|name| format!("{}:{}", Value::from(name.as_str()), schemas[name]))
-        .collect();
+    let mut lines = Vec::new();
+    for name in &kept {
+        let mut schema = schemas[name].clone();
+        drop_descriptions(&mut schema);
+        lines.push(line(name, &schema));
+    }
     println!("{{\"components\":{{\"schemas\":{{\n{}\n}}}}}}", lines.join(",\n"));
     Ok(())
 }
@@ -92,6 +109,17 @@ fn is_of_kind(schema: &Value, (group, version, kind): (&str, &str, &str)) -> boo
         all.iter()
             .any(|one| one["group"] == group && one["version"] == version && one["kind"] == kind)
     })
+}
+
+/// What is said about a type, under an empty name, and about its fields.
+fn descriptions(schema: &Value) -> Value {
+    let text = |schema: &Value| schema.get("description").filter(|text| text.is_string()).cloned();
+    let mut texts = Map::new();
+    texts.extend(text(schema).map(|text| (String::new(), text)));
+    for (field, schema) in schema["properties"].as_object().into_iter().flatten() {
+        texts.extend(text(schema).map(|text| (field.clone(), text)));
+    }
+    Value::Object(texts)
 }
 
 /// Removes documentation. A *property* may be called `description`; its value is an object, not text.

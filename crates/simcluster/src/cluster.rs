@@ -8,14 +8,17 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
+use crate::authorization;
 use crate::behaviour::{self, Fleet, FleetOptions, NodeSpec};
 use crate::clock::Clock;
-use crate::door::{Door, ListenError, Listener};
+use crate::disk::{DataDir, DataError};
+use crate::door::{Authority, Door, ListenError, Listener};
+use crate::facts::Facts;
 use crate::fault::Faults;
 use crate::history::History;
 use crate::network::Network;
 use crate::server::Server;
-use crate::store::{ResourceName, Store};
+use crate::store::{NotKept, ResourceName, Store};
 use crate::user::User;
 use crate::vitals::TaskEnded;
 
@@ -28,12 +31,14 @@ const START_DEFAULT: &str = "2026-01-01T00:00:00Z";
 /// Settings of a cluster that is about to start.
 #[derive(Clone, Debug)]
 pub struct Builder {
-    seed: u64,
-    start: Timestamp,
-    history_per_resource: usize,
+    pub(crate) seed: u64,
+    pub(crate) start: Timestamp,
+    pub(crate) history_per_resource: usize,
     record_history: bool,
-    nodes: Vec<NodeSpec>,
+    rbac: bool,
+    pub(crate) nodes: Vec<NodeSpec>,
     options: behaviour::Options,
+    pub(crate) signing_key: Option<Vec<u8>>,
 }
 
 impl Default for Builder {
@@ -42,14 +47,18 @@ impl Default for Builder {
         let options = behaviour::Options {
             fleet: FleetOptions::default(),
             binder: true,
+            endpoints: false,
+            autoscaling: false,
         };
         Self {
             seed: 0,
             start,
             history_per_resource: HISTORY_DEFAULT,
             record_history: false,
+            rbac: false,
             nodes: Vec::new(),
             options,
+            signing_key: None,
         }
     }
 }
@@ -79,6 +88,13 @@ impl Builder {
         self
     }
 
+    /// Whether users may do only what stored roles allow them, as in a real cluster. They may do everything, unless this
+    /// is set; the administrator may in any case.
+    pub fn rbac(mut self, on: bool) -> Self {
+        self.rbac = on;
+        self
+    }
+
     /// The nodes that the cluster starts with.
     pub fn nodes(mut self, nodes: impl IntoIterator<Item = NodeSpec>) -> Self {
         self.nodes.extend(nodes);
@@ -97,22 +113,61 @@ impl Builder {
         self
     }
 
+    /// The key that tokens are signed with: 32 bytes that nobody else knows. Without it the key follows from the seed.
+    pub fn signing_key(mut self, key: &[u8; 32]) -> Self {
+        self.signing_key = Some(key.to_vec());
+        self
+    }
+
+    /// Whether Services get Endpoints and EndpointSlices of the pods behind them. They do not, unless this is set: with
+    /// thousands of pods behind a Service it is most of the work.
+    pub fn endpoints(mut self, on: bool) -> Self {
+        self.options.endpoints = on;
+        self
+    }
+
+    /// Whether HorizontalPodAutoscalers scale what they name, by metrics that people set: a pod's annotation
+    /// `usage.simcluster.internal/cpu: 300m`, an autoscaler's `metric.simcluster.internal/queue: "30"`. They do not, unless
+    /// this is set.
+    pub fn autoscaling(mut self, on: bool) -> Self {
+        self.options.autoscaling = on;
+        self
+    }
+
     /// Starts the cluster. Must be called inside a tokio runtime.
     pub fn start(self) -> Cluster {
-        let store = Arc::new(Store::new(self.history_per_resource));
+        let cluster = self.over(Arc::new(Store::new(self.history_per_resource)));
+        bootstrap(&cluster.server);
+        self.nodes.into_iter().for_each(|node| cluster.fleet.add(node));
+        cluster
+    }
+
+    /// Starts the cluster that a directory holds, or a new one in it: then every answer waits until what it tells is
+    /// kept there. Nodes that the directory has already stay as they are. Must be called inside a tokio runtime.
+    pub async fn open(self, dir: DataDir) -> Result<Cluster, DataError> {
+        crate::facts::open(self, dir).await
+    }
+
+    /// A cluster over a store, with all that it does by itself.
+    pub(crate) fn over(&self, store: Arc<Store>) -> Cluster {
         let mut server = Server::new(store, Clock::starting_at(self.start), self.seed);
+        if let Some(key) = &self.signing_key {
+            server = server.signing_with(key);
+        }
         if self.record_history {
             server = server.recording();
         }
+        if self.rbac {
+            server = server.with_rbac();
+        }
         let server = Arc::new(server);
         let mut tasks = JoinSet::new();
-        let fleet = behaviour::start(&server, self.options, &mut tasks);
-        bootstrap(&server);
-        self.nodes.into_iter().for_each(|node| fleet.add(node));
+        let fleet = behaviour::start(&server, self.options.clone(), &mut tasks);
         Cluster {
             server,
             fleet,
             _tasks: tasks,
+            facts: Facts::default(),
         }
     }
 }
@@ -120,10 +175,12 @@ impl Builder {
 /// A running cluster; dropping it ends everything it does.
 #[derive(Debug)]
 pub struct Cluster {
-    server: Arc<Server>,
-    fleet: Fleet,
+    pub(crate) server: Arc<Server>,
+    pub(crate) fleet: Fleet,
     /// The behaviours; they end when this is dropped.
     _tasks: JoinSet<()>,
+    /// After the tasks: what they have written is kept too.
+    pub(crate) facts: Facts,
 }
 
 impl Cluster {
@@ -144,7 +201,26 @@ impl Cluster {
 
     /// Opens the cluster to other processes. Port 0 takes a free port.
     pub async fn listen(&self, address: SocketAddr) -> Result<Listener, ListenError> {
-        Listener::open(self.server.clone(), address).await
+        let authority = self.facts.authority();
+        let authority = match authority {
+            Some(authority) => authority,
+            None => {
+                let made = Authority::new().map_err(|source| ListenError::Certificate { address, source })?;
+                self.facts.keep_authority(&made).await?;
+                made
+            }
+        };
+        Listener::open(self.server.clone(), address, &authority).await
+    }
+
+    /// What was remembered under this name, by this cluster or, if it lives in a directory, before a restart.
+    pub fn remembered(&self, name: &str) -> Option<String> {
+        self.facts.text(name)
+    }
+
+    /// Remembers a text about the cluster that is no object of it.
+    pub async fn remember(&self, name: &str, text: &str) -> Result<(), NotKept> {
+        self.facts.keep(name, text.as_bytes()).await
     }
 
     /// The fake nodes.
@@ -219,6 +295,11 @@ fn bootstrap(server: &Arc<Server>) {
             "",
             json!({"metadata": {"name": name}, "value": value}),
         );
+    }
+    if server.rbac {
+        for (plural, object) in authorization::bootstrap::objects() {
+            create(authorization::GROUP, plural, "", object);
+        }
     }
     let ports = json!([{"name": "https", "port": 443, "protocol": "TCP", "targetPort": 6443}]);
     let spec = json!({"type": "ClusterIP", "clusterIP": "10.96.0.1", "ports": ports});

@@ -5,21 +5,27 @@
 //!          ├─ fault      what goes wrong on the way     history  what happened
 //!          ├─ server     requests: discovery, verbs, subresources, watches
 //!          ├─ behaviour  definitions, garbage, namespaces, nodes: what a cluster does by itself
+//!          ├─ authorization  who may do what
 //!          ├─ registry   which kinds there are      rules  what objects must look like
-//!          └─ store      bytes, revisions, history
+//!          ├─ store      bytes, revisions, history
+//!          └─ disk       a directory that keeps them, if asked for
 //! ```
 //!
 //! Arrows point down. Time comes from tokio's clock, names from a seed: on a paused runtime a cluster is deterministic.
-//! It is an API server for tests and demonstrations: nothing is written to disk, and everybody may do everything.
+//! It is an API server for tests and demonstrations: nothing is written to disk unless somebody names a directory, and
+//! everybody may do everything unless rights are asked for.
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct ReadmeExample;
 
+mod authorization;
 pub mod behaviour;
 pub mod clock;
 pub mod cluster;
+mod disk;
 pub mod door;
+mod facts;
 pub mod fault;
 pub mod history;
 pub mod network;
@@ -38,6 +44,7 @@ mod vitals;
 
 pub use behaviour::{Fleet, FleetOptions, InitRunner, NodeSpec, Taint};
 pub use cluster::{Builder, Cluster};
+pub use disk::{DataDir, DataError};
 pub use network::{Network, PipeListener};
 pub use user::User;
 pub use vitals::TaskEnded;

@@ -323,12 +323,37 @@ impl fmt::Display for FieldError {
     }
 }
 
-/// A value as Go prints it: JSON, but no `.0` behind whole floats.
+/// A value as Go prints it: JSON, but no `.0` behind whole floats, and texts as in a program.
 fn shown(value: impl Serialize) -> String {
     match serde_json::to_value(value).unwrap_or_default() {
         Value::Number(number) if number.is_f64() => number.as_f64().unwrap_or_default().to_string(),
+        Value::String(text) => quoted(&text),
         value => value.to_string(),
     }
+}
+
+/// A text as Go prints it with `%q`.
+fn quoted(text: &str) -> String {
+    let mut quoted = String::from("\"");
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => quoted.extend(['\\', c]),
+            '\n' => quoted.push_str("\\n"),
+            '\r' => quoted.push_str("\\r"),
+            '\t' => quoted.push_str("\\t"),
+            '\x07' => quoted.push_str("\\a"),
+            '\x08' => quoted.push_str("\\b"),
+            '\x0b' => quoted.push_str("\\v"),
+            '\x0c' => quoted.push_str("\\f"),
+            c if c.is_ascii_control() => quoted.push_str(&format!("\\x{:02x}", u32::from(c))),
+            c if c.is_control() || c != ' ' && c.is_whitespace() => {
+                quoted.push_str(&format!("\\u{:04x}", u32::from(c)));
+            }
+            c => quoted.push(c),
+        }
+    }
+    quoted.push('"');
+    quoted
 }
 
 fn join(head: &str, detail: impl fmt::Display) -> String {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-/// An authenticated user. Authorization is not modelled: RBAC objects are stored, and everybody may do everything.
+/// An authenticated user. What it may do is [`crate::authorization`]'s matter.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct User {
     /// `system:serviceaccount:ns:name`, `kubernetes-admin`, …
@@ -21,6 +21,11 @@ impl User {
     /// The administrator: the identity of a request that brings no credentials of its own.
     pub fn admin() -> Self {
         Self::named("kubernetes-admin", &["system:masters", "system:authenticated"])
+    }
+
+    /// Somebody without credentials.
+    pub fn anonymous() -> Self {
+        Self::named("system:anonymous", &["system:unauthenticated"])
     }
 
     /// A user with groups.

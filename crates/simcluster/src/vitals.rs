@@ -16,11 +16,13 @@ use crate::store::{Event, ResourceName, Store, Wanted};
 const CATCH_UP_MAX: Duration = Duration::from_secs(60);
 
 /// A task that keeps the cluster going has ended, which none does while its cluster lives.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the cluster's task \"{task}\" has ended; nothing of what it did happens any more")]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the cluster's task \"{task}\" has ended{why}; nothing of what it did happens any more")]
 pub struct TaskEnded {
     /// Its name: `garbage`, `fleet`, …
     pub task: &'static str,
+    /// Why, where that is known: a colon and the reason.
+    pub why: String,
 }
 
 /// What is known about all tasks of a cluster.
@@ -67,13 +69,22 @@ impl Vitals {
     pub(crate) fn ended(&self) -> impl Future<Output = TaskEnded> + Send + use<> {
         let mut ended = self.ended.subscribe();
         async move {
-            let first = ended.wait_for(Option::is_some).await.map_or(None, |ended| *ended);
+            let first = ended
+                .wait_for(Option::is_some)
+                .await
+                .map_or(None, |ended| ended.clone());
             match first {
                 Some(ended) => ended,
                 // The cluster is gone, and its tasks with it: nobody is left to wait.
                 None => std::future::pending().await,
             }
         }
+    }
+
+    /// What hears that a task has ended.
+    pub(crate) fn mourner(&self, task: &'static str) -> impl FnOnce(&str) + Send + use<> {
+        let ended = self.ended.clone();
+        move |why: &str| tell(&ended, task, format!(": {why}"))
     }
 
     /// Which tasks do not do their work, and why.
@@ -126,13 +137,17 @@ impl Writes {
 
 impl Drop for Writes {
     fn drop(&mut self) {
-        let task = self.task;
-        self.ended.send_if_modified(|ended| {
-            let is_first = ended.is_none();
-            ended.get_or_insert(TaskEnded { task });
-            is_first
-        });
+        tell(&self.ended, self.task, String::new());
     }
+}
+
+/// Only the first end is told: others may follow from it.
+fn tell(ended: &watch::Sender<Option<TaskEnded>>, task: &'static str, why: String) {
+    ended.send_if_modified(|ended| {
+        let is_first = ended.is_none();
+        ended.get_or_insert(TaskEnded { task, why });
+        is_first
+    });
 }
 
 impl fmt::Debug for Writes {

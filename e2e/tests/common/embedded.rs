@@ -24,7 +24,12 @@ impl Embedded {
         let mut admin = User::named("admin", &["system:masters", "system:authenticated"]);
         admin.uid = "admin".to_owned();
         let now = jiff::Timestamp::now();
-        let cluster = Cluster::builder().binder(false).start_time(now).start();
+        let cluster = Cluster::builder()
+            .binder(false)
+            .rbac(true)
+            .endpoints(true)
+            .start_time(now)
+            .start();
         cluster.server().trust_token(TOKEN, admin);
         let listener = cluster.listen(([127, 0, 0, 1], 0).into()).await?;
         Ok(Self {

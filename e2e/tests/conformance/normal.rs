@@ -92,6 +92,12 @@ impl Normalizer {
             // Custom kinds of one group are told in any order.
             resources.sort_by_key(|resource| resource["name"].to_string());
         }
+        for rules in ["resourceRules", "nonResourceRules"] {
+            // Bindings are looked at in any order.
+            if let Some(Value::Array(rules)) = fields.get_mut(rules) {
+                rules.sort_by_key(Value::to_string);
+            }
+        }
         if fields.get("status").is_some_and(|status| status == "Failure") {
             sort_causes(fields);
         }

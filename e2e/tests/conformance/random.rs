@@ -13,10 +13,6 @@ const STEPS: std::ops::RangeInclusive<u64> = 5..=14;
 /// The object that is made last of each kind.
 const END: &str = "end";
 
-/// Seeds that found a difference once: dry runs of a PUT that creates, ports of one name, texts about strict patches.
-/// They run in addition to the first [`crate::SEQUENCES`], of which every fifth found one.
-pub(crate) const FOUND: &[u64] = &[528, 583, 680, 692, 839, 1040, 1164];
-
 /// A small generator with a long period (splitmix64): the same seed makes the same sequence on every machine.
 struct Dice(u64);
 

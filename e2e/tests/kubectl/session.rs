@@ -2,6 +2,7 @@
 //!
 //! A step is a command line without `kubectl` (a list where a word has spaces), with
 //!   stdin   what it reads from `-f -`
+//!   editor  how `edit` changes what it shows: an expression of sed
 //!   watch   it runs on until it prints a line that begins with this; of its lines only the set counts
 //!   save    what it prints is also the value of `${name}` in later steps
 //!   until   it is repeated until it prints this: a part of the real cluster follows the others at a distance
@@ -46,6 +47,8 @@ struct Step {
     run: Words,
     #[serde(default)]
     stdin: String,
+    #[serde(default)]
+    editor: String,
     #[serde(default)]
     watch: Option<String>,
     #[serde(default)]
@@ -127,7 +130,7 @@ impl Session {
             let stdin = filled(&step.stdin, &variables);
             let until = filled(&step.until, &variables);
             let text = eventually(&command, LIMIT, async || -> Result<String> {
-                let text = kubectl.run(&words, &stdin).await?;
+                let text = kubectl.run(&words, &stdin, &step.editor).await?;
                 ensure!(text.contains(&until), "it does not say {until:?} but {text}");
                 Ok(text)
             })
@@ -162,6 +165,8 @@ impl Kubectl {
             .arg("--cache-dir")
             .arg(&self.cache)
             .args(words)
+            // What it writes goes with its caches.
+            .env("TMPDIR", self.cache.parent().unwrap_or(&self.cache))
             .env_remove("HTTPS_PROXY")
             .env_remove("https_proxy")
             .stdout(Stdio::piped())
@@ -172,14 +177,16 @@ impl Kubectl {
 
     /// Runs a command that a session stands on.
     async fn prepare(&self, words: &[&str]) -> Result<()> {
-        let said = self.run(words, "").await?;
+        let said = self.run(words, "", "").await?;
         ensure!(said.ends_with("exit code 0"), "kubectl {}: {said}", words.join(" "));
         Ok(())
     }
 
     /// Runs to the end; what it printed, what it complained about, and how it ended.
-    async fn run(&self, words: &[&str], stdin: &str) -> Result<String> {
-        let mut child = self.command(words).stdin(Stdio::piped()).spawn()?;
+    async fn run(&self, words: &[&str], stdin: &str, editor: &str) -> Result<String> {
+        let mut command = self.command(words);
+        command.env("KUBE_EDITOR", format!("sed -i -e '{editor}'"));
+        let mut child = command.stdin(Stdio::piped()).spawn()?;
         let mut input = child.stdin.take().context("kubectl has no input")?;
         input.write_all(stdin.as_bytes()).await?;
         drop(input);
@@ -247,9 +254,12 @@ fn normal(line: &str) -> String {
             (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z", "<time>"),
             (r"\w{3}, \d\d \w{3} \d{4} \d\d:\d\d:\d\d [+-]\d{4}", "<time>"),
             (r"eyJ[\w-]+\.[\w-]+\.[\w-]+", "<token>"),
+            (r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d+)? [+-]\d{4}", "<time>"),
+            (r"\S*/(LIVE|MERGED)-\d+", "$1"),
             (r"https://127\.0\.0\.1:\d+", "<server>"),
             (r"10\.\d+\.\d+\.\d+", "<ip>"),
-            (r#"(resourceVersion"?: ?"?)\d+"#, "$1<rv>"),
+            (r#"(resourceVersion"?: ?"?|Resource Version: +)\d+"#, "$1<rv>"),
+            (r"\S*kubectl-edit-\d+", "<copy>"),
             (r"kube-api-access-[a-z0-9]{5}", "kube-api-access-<5>"),
             (r"\b(\d+[smhd]){1,2}( ago)?$", "<age>"),
             (r"(\s)(\d+[smhd]){1,2}(\s)", "$1<age>$3"),

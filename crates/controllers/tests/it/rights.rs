@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use grove_admission::Policy;
 use grove_admission::certificates::{Auto, Lifetimes};
-use grove_admission::registration::{Endpoint, Turn, Upkeep};
+use grove_admission::registration::{Turn, Upkeep};
 use grove_api::podcliqueset::CliqueStartupType;
 use grove_api::rights;
 use grove_api::{
@@ -32,6 +32,7 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use crate::support::{HOME, Kind, OPERATOR, World};
+use crate::topology::hooks::endpoint;
 
 const PLACING: &str = "asked for where the operator places gangs itself, which is tested with the scheduler";
 
@@ -312,7 +313,8 @@ async fn ask_webhooks(world: &mut World) {
     let upkeep = Upkeep {
         client: world.operator_client(),
         policy: Policy::new(&world.configuration(OFF), OPERATOR),
-        endpoint: Endpoint::Url("https://127.0.0.1:1".to_owned()),
+        // Where they are registered already: an address in its place would be refused beside what others own.
+        endpoint: endpoint(),
         turn: Turn::AtOnce,
     };
     let clock = world.cluster.clock();

@@ -6,9 +6,10 @@ use std::process::ExitCode;
 use std::str::FromStr;
 
 use anyhow::{Context, Result, ensure};
-use grove_simcluster::{NodeSpec, TaskEnded};
+use grove_simcluster::store::ResourceName;
+use grove_simcluster::{DataDir, NodeSpec, TaskEnded};
 
-use crate::embedded::{self, Embedded};
+use crate::embedded::{self, Embedded, Wanted};
 use crate::exit;
 use crate::node_file;
 use crate::racks::{NODES_MAX, Racks};
@@ -17,15 +18,28 @@ use crate::racks::{NODES_MAX, Racks};
 pub(crate) struct Args {
     /// How many nodes, or a file: `{zones: 2, blocks: 2, racks: 4, hosts: 4, gpusPerHost: 8}`, or Node objects as
     /// `kubectl get nodes -o yaml` prints them
-    #[arg(long, value_name = "N|FILE", default_value = "64")]
-    nodes: Nodes,
+    ///
+    /// [default: 64; none besides those that the cluster of --data has]
+    #[arg(long, value_name = "N|FILE")]
+    nodes: Option<Nodes>,
     /// The address to listen on; port 0 takes a free one
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:0", value_parser = embedded::address)]
-    listen: SocketAddr,
-    /// Where to write the kubeconfig; it is removed at the end
+    ///
+    /// [default: 127.0.0.1:0; with --data where it listened before]
+    #[arg(long, value_name = "ADDR", value_parser = embedded::address)]
+    listen: Option<SocketAddr>,
+    /// Where to write the kubeconfig; it is removed at the end, unless there is a --data
     #[arg(long, value_name = "OUT")]
     kubeconfig: Option<PathBuf>,
+    /// Keep the cluster in this directory, and go on with the one that is there
+    ///
+    /// Every answer waits until what it tells is on the disk. Objects, nodes, tokens and the kubeconfig
+    /// (DIR/kubeconfig) stay good across restarts; one process at a time can use the directory.
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
 }
+
+/// How many nodes a new cluster has, if nobody says.
+const NODES_DEFAULT: usize = 64;
 
 /// The value of `--nodes`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,10 +90,23 @@ pub(crate) fn run(args: &Args) -> ExitCode {
 
 /// Runs the cluster until somebody ends it, or until it ends by itself, which it should not.
 async fn serve(args: &Args) -> Result<Option<TaskEnded>> {
-    let nodes = args.nodes.specs()?;
-    let count = nodes.len();
-    let kubeconfig = args.kubeconfig.clone().unwrap_or_else(embedded::default_kubeconfig);
-    let embedded = Embedded::start(nodes, args.listen, kubeconfig).await?;
+    let data = args.data.as_deref().map(DataDir::open).transpose();
+    let data = data.context("--data")?;
+    let is_new = data.as_ref().is_none_or(DataDir::is_new);
+    let nodes = match &args.nodes {
+        Some(nodes) => nodes.specs()?,
+        None if is_new => Nodes::Count(NODES_DEFAULT).specs()?,
+        None => Vec::new(),
+    };
+    let wanted = Wanted {
+        nodes,
+        listen: args.listen,
+        kubeconfig: args.kubeconfig.clone(),
+        data,
+    };
+    let embedded = Embedded::start(wanted).await?;
+    embedded.cluster.fleet().caught_up().await;
+    let count = embedded.cluster.store().count(&ResourceName::new("", "nodes"));
     println!(
         "A cluster of {count} GPU nodes listens on https://{}",
         embedded.listener.address()
@@ -88,7 +115,13 @@ async fn serve(args: &Args) -> Result<Option<TaskEnded>> {
     println!("    export KUBECONFIG={}", embedded.kubeconfig().display());
     println!("    kubectl get nodes -L topology.kubernetes.io/zone,topology.kubernetes.io/rack");
     println!();
-    println!("Ctrl-C ends it.");
+    match &args.data {
+        Some(dir) => println!(
+            "Ctrl-C ends it; `grove cluster --data {}` goes on with it.",
+            dir.display()
+        ),
+        None => println!("Ctrl-C ends it."),
+    }
     tokio::select! {
         told = exit::told_to_stop() => told.map(|()| None),
         ended = embedded.cluster.failed() => Ok(Some(ended)),

@@ -5,11 +5,11 @@ use std::process::{Output, Stdio};
 use std::time::Duration;
 
 use grove_api::{PodCliqueSet, PodGang};
-use kube::api::{DeleteParams, PostParams};
+use kube::api::{ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::runtime::wait::await_condition;
 use kube::{Api, Client, Config};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
 use tokio::time::timeout;
@@ -228,6 +228,31 @@ async fn gangs_that_run_tell_where_and_gangs_that_wait_tell_why() {
     one.line(|line| line == "no gangs any more").await;
     assert_eq!(all.says("giant", None).await, names);
 
+    graphs_are_written_in_both_versions(&client).await;
     let (code, _) = terminate(demo).await;
     assert_eq!(code, Some(0));
+}
+
+/// A graph that is written in the older version is read in both.
+async fn graphs_are_written_in_both_versions(client: &Client) {
+    let graphs = |version: &str| -> Api<DynamicObject> {
+        let kind = GroupVersionKind::gvk("nvidia.com", version, "DynamoGraphDeployment");
+        let resource = ApiResource::from_gvk_with_plural(&kind, "dynamographdeployments");
+        Api::default_namespaced_with(client.clone(), &resource)
+    };
+    let pod =
+        json!({"nodeSelector": {"nowhere": "at all"}, "mainContainer": {"image": "server", "command": ["sleep"]}});
+    let services = json!({"Decode": {"componentType": "worker", "subComponentType": "decode", "replicas": 1,
+        "resources": {"limits": {"gpu": "1", "gpuType": "vendor.example/gpu"}}, "extraPodSpec": pod}});
+    let graph = json!({"apiVersion": "nvidia.com/v1alpha1", "kind": "DynamoGraphDeployment",
+                       "metadata": {"name": "old-style"}, "spec": {"services": services}});
+    let graph: DynamicObject = serde_json::from_value(graph).unwrap();
+    let made = graphs("v1alpha1").create(&PostParams::default(), &graph).await.unwrap();
+    assert_eq!(made.data["spec"]["services"], services);
+    let new = graphs("v1beta1").get("old-style").await.unwrap();
+    assert_eq!(new.data["spec"]["components"][0]["name"], "Decode");
+    let old = graphs("v1alpha1").list(&ListParams::default()).await.unwrap();
+    assert!(old.iter().any(|graph| graph.data["spec"]["services"] == services));
+    let gone = DeleteParams::default();
+    graphs("v1alpha1").delete("old-style", &gone).await.unwrap();
 }

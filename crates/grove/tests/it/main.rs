@@ -5,6 +5,7 @@
 mod bench;
 mod cli;
 mod cluster;
+mod data;
 mod embedded;
 mod explain;
 mod operator;

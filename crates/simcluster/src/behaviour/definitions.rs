@@ -8,7 +8,7 @@ use crate::registry::{Registry, Resource, custom};
 use crate::rules::kinds::{CLEANUP_FINALIZER, condition, set_condition};
 use crate::rules::metadata;
 use crate::server::DeleteOptions;
-use crate::store::{EventKind, Key, ResourceName, decode};
+use crate::store::{Entry, EventKind, Expect, Key, ResourceName, decode};
 
 fn definitions() -> ResourceName {
     ResourceName::new("apiextensions.k8s.io", "customresourcedefinitions")
@@ -26,9 +26,11 @@ pub(super) async fn run(actor: Actor, mut writes: Writes) {
         if resource == definitions {
             let definition = decode(&event.object);
             match event.kind {
-                EventKind::Deleted => actor
-                    .server
-                    .change_registry(|registry| registry.without(&served_name(&definition))),
+                EventKind::Deleted => {
+                    let server = &actor.server;
+                    server.change_registry(|registry| registry.without(&served_name(&definition)));
+                    forget(&actor, &event.key);
+                }
                 EventKind::Added | EventKind::Modified => follow(&actor, &event.key).await,
             }
         } else if event.kind == EventKind::Deleted {
@@ -60,7 +62,7 @@ async fn follow(actor: &Actor, key: &Key) {
     }
     let now = actor.server.clock.now();
     let registry = actor.server.registry();
-    let wanted = custom::resource(&definition);
+    let wanted = succeed(custom::resource(&definition), &registry, actor.server.store.revision());
     let problem = name_conflict(&registry, &wanted);
     let update = |change: &dyn Fn(&mut Value)| {
         actor.modify(&definitions(), key, |stored| {
@@ -81,9 +83,10 @@ async fn follow(actor: &Actor, key: &Key) {
             });
         }
         None => {
-            if !is_established(&definition) {
+            if !custom::is_established(&definition) {
                 update(&|status| accept(status, &definition["spec"]["names"], now));
             }
+            remember(actor, key, &wanted);
             actor.server.change_registry(|registry| registry.with(wanted));
             update(&|status| {
                 let message = "the initial names have been accepted";
@@ -96,12 +99,35 @@ async fn follow(actor: &Actor, key: &Key) {
     }
 }
 
-fn is_established(definition: &Value) -> bool {
-    let conditions = definition["status"]["conditions"].as_array();
-    conditions
-        .into_iter()
-        .flatten()
-        .any(|c| c["type"] == "Established" && c["status"] == "True")
+/// The kind as it is defined now, with what is to know of the objects that were stored before.
+fn succeed(wanted: Resource, registry: &Registry, revision: u64) -> Resource {
+    let before = registry.get(&wanted.name).and_then(|before| before.conversion.clone());
+    match before {
+        Some(before) => wanted.converting(|wanted| wanted.after(&before, revision)),
+        None => wanted,
+    }
+}
+
+/// Stores beside the definition what it does not say: in which versions older objects are.
+fn remember(actor: &Actor, key: &Key, kind: &Resource) {
+    let lineage = kind.conversion.as_ref().and_then(|conversion| conversion.lineage());
+    let Some(mut lineage) = lineage else { return };
+    let (store, lineages) = (&actor.server.store, custom::lineages());
+    let known = store.get(&lineages, key);
+    let same = |known: &Entry| ["stored", "earlier"].map(|field| known.value()[field] == lineage[field]) == [true; 2];
+    if known.as_ref().is_some_and(same) {
+        return;
+    }
+    let expect = known.map_or(Expect::Absent, |known| Expect::Revision(known.revision));
+    // Nobody else writes there.
+    let _ = store.put(&lineages, key, expect, &mut lineage);
+}
+
+fn forget(actor: &Actor, key: &Key) {
+    let (store, lineages) = (&actor.server.store, custom::lineages());
+    if let Some(known) = store.get(&lineages, key) {
+        let _ = store.delete(&lineages, key, known.revision);
+    }
 }
 
 fn accept(status: &mut Value, names: &Value, now: Timestamp) {

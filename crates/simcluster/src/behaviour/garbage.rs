@@ -13,7 +13,7 @@ use super::{Actor, Writes};
 use crate::clock::seconds;
 use crate::rules::metadata::{self, FOREGROUND, ORPHAN};
 use crate::server::{DeleteOptions, Propagation};
-use crate::store::{Event, EventKind, Head, Key, Owner, ResourceName};
+use crate::store::{Event, EventKind, Head, Key, Owner, ResourceName, Store};
 
 /// When garbage that admission refused to let go is tried again.
 const RETRY: Duration = Duration::from_secs(5);
@@ -38,6 +38,16 @@ struct Graph {
 }
 
 impl Graph {
+    /// What is stored when the cluster starts. Nothing of it is acted on before all of it is known: an owner may have
+    /// been written later than its dependents.
+    fn of(store: &Store) -> Self {
+        let mut graph = Self::default();
+        for (resource, key, entry) in store.everything() {
+            graph.insert((resource, key), &Head::of(&entry.value()));
+        }
+        graph
+    }
+
     fn insert(&mut self, object: Object, head: &Head) {
         self.remove_edges(&head.uid);
         for owner in &head.owner_references {
@@ -99,7 +109,7 @@ impl Graph {
 }
 
 pub(super) async fn run(actor: Actor, mut writes: Writes) {
-    let mut graph = Graph::default();
+    let mut graph = Graph::of(&actor.server.store);
     loop {
         let next = graph.later.first().map(|(at, _)| *at);
         tokio::select! {

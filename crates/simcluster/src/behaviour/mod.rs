@@ -3,12 +3,16 @@
 //! Each behaviour is one task that follows the store's writes and reacts; none polls. They write through `Actor`,
 //! which applies the same rules as requests do. What is not here: any controller of a workload.
 
+mod aggregation;
+mod autoscaler;
 mod binder;
 mod definitions;
 mod disruption;
+mod endpoints;
 mod fleet;
 mod garbage;
 mod namespaces;
+mod quotas;
 mod tokens;
 
 use std::sync::Arc;
@@ -30,6 +34,10 @@ pub(crate) struct Options {
     pub(crate) fleet: FleetOptions,
     /// Whether pods of `default-scheduler` are bound.
     pub(crate) binder: bool,
+    /// Whether Services get endpoints.
+    pub(crate) endpoints: bool,
+    /// Whether autoscalers scale.
+    pub(crate) autoscaling: bool,
 }
 
 /// Starts everything that a cluster does by itself.
@@ -41,6 +49,10 @@ pub(crate) fn start(server: &Arc<Server>, options: Options, tasks: &mut JoinSet<
     let controller = |name: &str| acting(User::controller(name));
     let writes = |task: &'static str, wanted: Wanted| server.vitals.follow(task, &server.store, wanted);
     let server_itself = User::named("system:apiserver", &["system:masters", "system:authenticated"]);
+    tasks.spawn(aggregation::run(
+        controller("clusterrole-aggregation-controller"),
+        writes("aggregation", aggregation::wants),
+    ));
     tasks.spawn(definitions::run(
         acting(server_itself),
         writes("definitions", definitions::wants),
@@ -57,6 +69,23 @@ pub(crate) fn start(server: &Arc<Server>, options: Options, tasks: &mut JoinSet<
         controller("namespace-controller"),
         writes("namespaces", namespaces::wants),
     ));
+    tasks.spawn(quotas::run(
+        controller("resourcequota-controller"),
+        writes("quotas", |_, _| true),
+    ));
+    if options.endpoints {
+        let actors = (
+            controller("endpointslice-controller"),
+            controller("endpoint-controller"),
+        );
+        tasks.spawn(endpoints::run(actors, writes("endpoints", endpoints::wants)));
+    }
+    if options.autoscaling {
+        tasks.spawn(autoscaler::run(
+            controller("horizontal-pod-autoscaler"),
+            writes("autoscaler", |_, _| true),
+        ));
+    }
     tasks.spawn(tokens::run(
         controller("tokens-controller"),
         writes("tokens", tokens::wants),

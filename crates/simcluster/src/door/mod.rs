@@ -2,11 +2,14 @@
 //!
 //! A door reads the body, finds out who knocks, and passes the request on. It decides nothing about objects.
 
+mod authority;
 mod service;
 mod socket;
 
-use http::{HeaderMap, header};
+use http::header;
+use http::request::Parts;
 
+pub(crate) use authority::Authority;
 pub use service::Door;
 pub use socket::{ListenError, Listener};
 
@@ -14,22 +17,15 @@ use crate::server::Server;
 use crate::status::ApiError;
 use crate::user::User;
 
-/// The user behind a request: whoever the bearer token or the impersonation headers name, else `default`.
-fn identify(server: &Server, headers: &HeaderMap, default: Option<&User>) -> Result<User, ApiError> {
-    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+/// The user behind a request: the bearer of its token, else `default`; and whom that user pretends to be.
+fn identify(server: &Server, parts: &Parts, default: Option<&User>) -> Result<User, ApiError> {
+    let text = |name: &str| parts.headers.get(name).and_then(|value| value.to_str().ok());
     let bearer = text(header::AUTHORIZATION.as_str()).and_then(|value| value.strip_prefix("Bearer "));
     let user = match bearer {
         Some(token) => server.authenticate(token.trim()),
-        None => default.cloned(),
+        // Where rights are evaluated, there are some that everybody has.
+        None => default.cloned().or_else(|| server.rbac.then(User::anonymous)),
     };
     let user = user.ok_or_else(|| ApiError::new(401, "Unauthorized", "Unauthorized"))?;
-    let Some(name) = text("impersonate-user") else {
-        return Ok(user);
-    };
-    let groups = headers
-        .get_all("impersonate-group")
-        .iter()
-        .filter_map(|value| value.to_str().ok());
-    let groups: Vec<&str> = groups.chain(["system:authenticated"]).collect();
-    Ok(User::named(name, &groups))
+    server.impersonate(user, parts)
 }

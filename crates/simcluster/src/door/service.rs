@@ -53,7 +53,7 @@ impl Service<Request<Body>> for Door {
         Box::pin(async move {
             let (parts, body) = request.into_parts();
             let bytes = body.collect().await?.to_bytes();
-            let user = match identify(&door.server, &parts.headers, Some(&door.user)) {
+            let user = match identify(&door.server, &parts, Some(&door.user)) {
                 Ok(user) => user,
                 Err(error) => return Ok(error_response(&error)),
             };

@@ -12,15 +12,15 @@ use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto;
-use rustls::pki_types::PrivateKeyDer;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio_rustls::TlsAcceptor;
 
-use super::identify;
+use super::{Authority, identify};
 use crate::fault::{ConnectionLost, Visitor, pass};
 use crate::server::{BODY_BYTES_MAX, ResponseBody, Server, error_response};
 use crate::status::ApiError;
+use crate::store::NotKept;
 
 /// How much of a body that is too large is read all the same.
 const DROPPED_BYTES_MAX: usize = 32 * 1024 * 1024;
@@ -49,6 +49,9 @@ pub enum ListenError {
         #[source]
         source: rcgen::Error,
     },
+    /// What identifies the cluster cannot be kept.
+    #[error("cannot keep the cluster's certificate")]
+    Keep(#[from] NotKept),
     /// TLS refuses the certificate.
     #[error("cannot use the certificate for {address}")]
     Tls {
@@ -69,8 +72,12 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Opens the door. Port 0 takes a free port.
-    pub async fn open(server: Arc<Server>, address: SocketAddr) -> Result<Self, ListenError> {
+    /// Opens the door. Port 0 takes a free port. Clients know it by the authority.
+    pub(crate) async fn open(
+        server: Arc<Server>,
+        address: SocketAddr,
+        authority: &Authority,
+    ) -> Result<Self, ListenError> {
         let bind = |source| ListenError::Bind { address, source };
         let listener = TcpListener::bind(address).await.map_err(bind)?;
         let address = listener.local_addr().map_err(bind)?;
@@ -79,22 +86,21 @@ impl Listener {
             "localhost".to_owned(),
             "kubernetes.default.svc".to_owned(),
         ];
-        let made =
-            rcgen::generate_simple_self_signed(names).map_err(|source| ListenError::Certificate { address, source })?;
-        let key = PrivateKeyDer::Pkcs8(made.signing_key.serialize_der().into());
+        let vouched = authority.vouch(names);
+        let (certificate, key) = vouched.map_err(|source| ListenError::Certificate { address, source })?;
         let tls = |source| ListenError::Tls { address, source };
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let mut config = rustls::ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .map_err(tls)?
             .with_no_client_auth()
-            .with_single_cert(vec![made.cert.der().clone()], key)
+            .with_single_cert(vec![certificate], key)
             .map_err(tls)?;
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         let task = tokio::spawn(accept(listener, TlsAcceptor::from(Arc::new(config)), server));
         Ok(Self {
             address,
-            certificate_pem: made.cert.pem(),
+            certificate_pem: authority.certificate_pem.clone(),
             task,
         })
     }
@@ -104,7 +110,7 @@ impl Listener {
         self.address
     }
 
-    /// The certificate that clients must trust.
+    /// The certificate of the authority that clients must trust.
     pub fn certificate_pem(&self) -> &str {
         &self.certificate_pem
     }
@@ -183,7 +189,7 @@ async fn answer(
     born: u64,
 ) -> Result<Response<ResponseBody>, ConnectionLost> {
     let (parts, body) = request.into_parts();
-    let user = match identify(server, &parts.headers, None) {
+    let user = match identify(server, &parts, None) {
         Ok(user) => user,
         Err(error) => return Ok(error_response(&error)),
     };

@@ -16,6 +16,7 @@ pub use apply::{ApplyError, Conflict, FieldSet, Writer, apply, track_update};
 pub use decode::{decode_builtin, drop_empty_maps, is_plain};
 pub use json::{JsonPatch, JsonPatchError};
 pub use merge::{MergePatchError, merge_patch};
-pub use openapi::{OpenApiError, builtin_types, published};
+pub(crate) use openapi::OBJECT_META;
+pub use openapi::{OpenApiError, builtin_types, published, reached};
 pub use strategic::{StrategicError, strategic_merge_patch};
 pub use types::{TypeSchema, Types};

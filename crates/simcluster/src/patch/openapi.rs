@@ -12,7 +12,7 @@ use super::types::{
 
 const BUILTIN_DOCUMENT: &str = include_str!("../../openapi/kubernetes-1.36.json");
 const META_TYPES: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.";
-const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
+pub(crate) const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
 /// Quantities are described as strings, but clients may send numbers.
 const QUANTITY: &str = "io.k8s.apimachinery.pkg.api.resource.Quantity";
 const RAW_EXTENSION: &str = "io.k8s.apimachinery.pkg.runtime.RawExtension";
@@ -56,15 +56,21 @@ pub fn published(kind: &Value) -> Option<(String, Map<String, Value>)> {
         kinds.is_some_and(|kinds| kinds.contains(kind))
     };
     let (name, _) = all.iter().find(|(_, schema)| of_kind(schema))?;
-    let mut reached = Map::new();
-    let mut open = vec![name.clone()];
+    Some((name.clone(), reached(name)))
+}
+
+/// The schema of a built-in type, with all that it refers to.
+pub fn reached(name: &str) -> Map<String, Value> {
+    let (mut found, mut open) = (Map::new(), vec![name.to_owned()]);
+    let all = document()["components"]["schemas"].as_object();
     while let Some(next) = open.pop() {
-        if let Some(schema) = all.get(&next).filter(|_| !reached.contains_key(&next)) {
+        let schema = all.and_then(|all| all.get(&next));
+        if let Some(schema) = schema.filter(|_| !found.contains_key(&next)) {
             references(schema, &mut open);
-            reached.insert(next, schema.clone());
+            found.insert(next, schema.clone());
         }
     }
-    Some((name.clone(), reached))
+    found
 }
 
 fn references(schema: &Value, found: &mut Vec<String>) {

@@ -42,6 +42,12 @@ fn kind<K: k8s_openapi::Resource + DeserializeOwned + Serialize>(plural: &'stati
     }
 }
 
+/// What clients of a kind are told that something newer is for.
+fn deprecation(plural: &str) -> Option<String> {
+    let warning = "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice";
+    (plural == "endpoints").then(|| warning.to_owned())
+}
+
 impl Builtin {
     fn cluster_scoped(mut self) -> Self {
         self.namespaced = false;
@@ -96,13 +102,14 @@ impl Builtin {
             versions: vec![Version {
                 name: self.version.into(),
                 form: self.form,
-                deprecation: None,
+                deprecation: deprecation(self.plural),
             }],
             subresources: self.subresources.to_vec(),
             selectable: owned(self.selectable),
             plain_field_error: PLAIN_FIELD_ERROR.contains(&self.plural),
             traits: self.traits,
             custom: false,
+            conversion: None,
             name,
         }
     }
@@ -159,6 +166,7 @@ pub(super) fn resources() -> Vec<Resource> {
         .chain(events())
         .chain(rbac())
         .chain(scheduling())
+        .chain(installed())
         .chain(extension());
     all.map(Builtin::resource).collect()
 }
@@ -171,7 +179,14 @@ const ANSWERED: Traits = Traits {
 
 fn core() -> Vec<Builtin> {
     use Subresource::{Binding, Eviction, Finalize, Status, Token};
-    use api::core::v1::{ConfigMap, Namespace, Node, Pod, Secret, Service, ServiceAccount};
+    use api::core::v1::{
+        ConfigMap, Endpoints, LimitRange, Namespace, Node, Pod, ResourceQuota, Secret, Service, ServiceAccount,
+    };
+    use api::discovery::v1::EndpointSlice;
+    let put_creates = Traits {
+        put_creates: true,
+        ..Traits::USUAL
+    };
     let namespace = Traits {
         delete_collection: false,
         names: NameRule::Label,
@@ -184,6 +199,9 @@ fn core() -> Vec<Builtin> {
     };
     vec![
         kind::<ConfigMap>("configmaps").short(&["cm"]),
+        kind::<Endpoints>("endpoints").short(&["ep"]).traits(put_creates),
+        kind::<EndpointSlice>("endpointslices").traits(COUNTED),
+        kind::<LimitRange>("limitranges").short(&["limits"]).traits(put_creates),
         kind::<Namespace>("namespaces")
             .cluster_scoped()
             .short(&["ns"])
@@ -202,6 +220,13 @@ fn core() -> Vec<Builtin> {
             .selectable(&POD_FIELDS)
             .traits(Traits {
                 generation: true,
+                ..ANSWERED
+            }),
+        kind::<ResourceQuota>("resourcequotas")
+            .short(&["quota"])
+            .with(&[Status])
+            .traits(Traits {
+                put_creates: true,
                 ..ANSWERED
             }),
         kind::<Secret>("secrets").selectable(&["type"]),
@@ -281,6 +306,10 @@ fn scheduling() -> Vec<Builtin> {
         put_creates: true,
         ..Traits::USUAL
     };
+    let counted = Traits {
+        generation: true,
+        ..ANSWERED
+    };
     let budget = Traits {
         locked_update: true,
         ..COUNTED
@@ -295,16 +324,33 @@ fn scheduling() -> Vec<Builtin> {
             .short(&["pdb"])
             .with(&[Status])
             .traits(budget),
-        kind::<DeviceClass>("deviceclasses").cluster_scoped().traits(COUNTED),
-        kind::<ResourceClaim>("resourceclaims").with(&[Status]),
-        kind::<ResourceClaimTemplate>("resourceclaimtemplates"),
+        kind::<DeviceClass>("deviceclasses").cluster_scoped().traits(counted),
+        kind::<ResourceClaim>("resourceclaims").with(&[Status]).traits(ANSWERED),
+        kind::<ResourceClaimTemplate>("resourceclaimtemplates").traits(ANSWERED),
         kind::<ResourceSlice>("resourceslices")
             .cluster_scoped()
             .selectable(&["spec.nodeName", "spec.driver"])
-            .traits(COUNTED),
+            .traits(counted),
         kind::<PriorityClass>("priorityclasses")
             .cluster_scoped()
             .short(&["pc"])
+            .traits(COUNTED),
+    ]
+}
+
+/// Kinds that are kept for who installs something; nothing follows from them.
+fn installed() -> Vec<Builtin> {
+    use Subresource::{Scale, Status};
+    use api::apps::v1::Deployment;
+    use api::networking::v1::NetworkPolicy;
+    vec![
+        kind::<Deployment>("deployments")
+            .short(&["deploy"])
+            .in_categories(&["all"])
+            .with(&[Scale, Status])
+            .traits(COUNTED),
+        kind::<NetworkPolicy>("networkpolicies")
+            .short(&["netpol"])
             .traits(COUNTED),
     ]
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::{Form, Resource, Subresource, Traits, Version};
+use super::{Conversion, Form, Resource, Subresource, Traits, Version};
 use crate::patch::Types;
 use crate::schema::Schema;
 use crate::store::ResourceName;
@@ -31,8 +31,19 @@ pub struct ScalePaths {
     pub spec_replicas: String,
     /// Observed replicas.
     pub status_replicas: String,
-    /// Selector in string form, if there is one.
+    /// Selector, if there is one: a custom kind has it in string form.
     pub label_selector: Option<String>,
+}
+
+impl ScalePaths {
+    /// Where built-in kinds that can be scaled have them.
+    pub(crate) fn builtin() -> Self {
+        Self {
+            spec_replicas: "spec.replicas".to_owned(),
+            status_replicas: "status.replicas".to_owned(),
+            label_selector: Some("spec.selector".to_owned()),
+        }
+    }
 }
 
 /// Describes the kind of a CustomResourceDefinition whose names were accepted.
@@ -82,6 +93,7 @@ pub fn resource(definition: &Value) -> Resource {
             ..Traits::USUAL
         },
         custom: true,
+        conversion: Some(Arc::new(Conversion::of(definition))),
         kind,
         name,
     }
@@ -148,6 +160,20 @@ pub fn version_priority(name: &str) -> (u8, u64, u64, std::cmp::Reverse<String>)
     });
     let (rank, major, minor) = parsed.unwrap_or((0, 0, 0));
     (rank, major, minor, std::cmp::Reverse(name.to_owned()))
+}
+
+/// Where the store has, by the name of a definition, the versions in which older objects are. No client sees it.
+pub(crate) fn lineages() -> ResourceName {
+    ResourceName::new("simcluster.internal", "lineages")
+}
+
+/// Whether the kind is served.
+pub(crate) fn is_established(definition: &Value) -> bool {
+    let conditions = definition["status"]["conditions"].as_array();
+    conditions
+        .into_iter()
+        .flatten()
+        .any(|c| c["type"] == "Established" && c["status"] == "True")
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 //! started with. What objects of a kind must look like is in [`crate::rules`]; this module says which rules apply.
 
 mod builtin;
+mod conversion;
 pub mod custom;
 mod events;
 
@@ -13,7 +14,9 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::rules::names::NameRule;
+use crate::schema::Schema;
 use crate::store::ResourceName;
+pub use conversion::Conversion;
 pub use custom::CustomVersion;
 
 /// A kind's subresources that are not the object itself.
@@ -167,12 +170,32 @@ pub struct Resource {
     pub traits: Traits,
     /// Whether a CustomResourceDefinition made it.
     pub custom: bool,
+    /// How the versions of a custom kind become each other.
+    pub conversion: Option<Arc<Conversion>>,
 }
 
 impl Resource {
     /// Finds a served version.
     pub fn version(&self, name: &str) -> Option<&Version> {
         self.versions.iter().find(|version| version.name == name)
+    }
+
+    /// The schema of a version of a custom kind, served or not.
+    pub fn schema(&self, version: &str) -> Option<&Schema> {
+        match self.version(version).map(|version| &version.form) {
+            Some(Form::Custom(version)) => version.schema.as_ref(),
+            Some(Form::Typed(_) | Form::Converted { .. }) => None,
+            None => self.conversion.as_ref()?.unserved(version),
+        }
+    }
+
+    /// The same kind with another past.
+    pub(crate) fn converting(self, change: impl FnOnce(Conversion) -> Conversion) -> Self {
+        let conversion = self.conversion.and_then(Arc::into_inner).map(change);
+        Self {
+            conversion: conversion.map(Arc::new),
+            ..self
+        }
     }
 
     /// `v1`, `apps/v1`.
@@ -235,13 +258,17 @@ pub enum Review {
     SelfSubjectAccess,
     /// May they?
     SubjectAccess,
+    /// May they, in this namespace?
+    LocalSubjectAccess,
+    /// What may I?
+    SelfSubjectRules,
     /// Is this token good?
     Token,
 }
 
 impl Review {
     /// All of them: group, plural name and kind.
-    pub const ALL: [(Self, &'static str, &'static str, &'static str); 4] = [
+    pub const ALL: [(Self, &'static str, &'static str, &'static str); 6] = [
         (
             Self::SelfSubject,
             "authentication.k8s.io",
@@ -250,10 +277,22 @@ impl Review {
         ),
         (Self::Token, "authentication.k8s.io", "tokenreviews", "TokenReview"),
         (
+            Self::LocalSubjectAccess,
+            "authorization.k8s.io",
+            "localsubjectaccessreviews",
+            "LocalSubjectAccessReview",
+        ),
+        (
             Self::SelfSubjectAccess,
             "authorization.k8s.io",
             "selfsubjectaccessreviews",
             "SelfSubjectAccessReview",
+        ),
+        (
+            Self::SelfSubjectRules,
+            "authorization.k8s.io",
+            "selfsubjectrulesreviews",
+            "SelfSubjectRulesReview",
         ),
         (
             Self::SubjectAccess,
@@ -262,6 +301,11 @@ impl Review {
             "SubjectAccessReview",
         ),
     ];
+
+    /// Whether it is asked within a namespace.
+    pub fn is_namespaced(self) -> bool {
+        self == Self::LocalSubjectAccess
+    }
 
     /// Finds a review by its path.
     pub fn find(group: &str, version: &str, plural: &str) -> Option<(Self, &'static str)> {

@@ -7,7 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use super::{metadata, names, pod, smaller};
+use super::{amounts, limits, metadata, names, pod, smaller, webhooks, workloads};
 use crate::clock::seconds;
 use crate::registry::{Resource, Subresource};
 use crate::schema::Schema;
@@ -34,6 +34,12 @@ enum Special {
     PriorityClass,
     Budget,
     Autoscaler,
+    Quota,
+    LimitRange,
+    Endpoints,
+    Slice,
+    Deployment,
+    NetworkPolicy,
     Definition,
     Webhooks { mutating: bool },
 }
@@ -58,6 +64,12 @@ fn special(resource: &Resource) -> Option<Special> {
         "PriorityClass" => Special::PriorityClass,
         "PodDisruptionBudget" => Special::Budget,
         "HorizontalPodAutoscaler" => Special::Autoscaler,
+        "ResourceQuota" => Special::Quota,
+        "LimitRange" => Special::LimitRange,
+        "Endpoints" => Special::Endpoints,
+        "EndpointSlice" => Special::Slice,
+        "Deployment" => Special::Deployment,
+        "NetworkPolicy" => Special::NetworkPolicy,
         "CustomResourceDefinition" => Special::Definition,
         "MutatingWebhookConfiguration" => Special::Webhooks { mutating: true },
         "ValidatingWebhookConfiguration" => Special::Webhooks { mutating: false },
@@ -84,6 +96,31 @@ pub fn default(resource: &Resource, object: &mut Value) {
             set_default(&mut object["spec"], "minReplicas", json!(1));
             set_default(&mut object["spec"], "metrics", json!([cpu]));
         }
+        Some(Special::Quota) => {
+            set_default(object, "spec", json!({}));
+            if let Some(hard) = object["spec"].get_mut("hard") {
+                amounts::canonical(hard);
+            }
+        }
+        Some(Special::LimitRange) => limits::default(object),
+        Some(Special::Endpoints) => {
+            for subset in items_mut(object, "subsets") {
+                for port in items_mut(subset, "ports") {
+                    set_default(port, "protocol", json!("TCP"));
+                }
+            }
+        }
+        Some(Special::Slice) => {
+            for endpoint in items_mut(object, "endpoints") {
+                set_default(endpoint, "conditions", json!({}));
+            }
+            for port in items_mut(object, "ports") {
+                set_default(port, "name", json!(""));
+                set_default(port, "protocol", json!("TCP"));
+            }
+        }
+        Some(Special::Deployment) => workloads::default_deployment(object),
+        Some(Special::NetworkPolicy) => workloads::default_policy(object),
         Some(Special::Definition) => default_definition(object),
         Some(Special::Webhooks { mutating }) => default_webhooks(object, mutating),
         _ => {}
@@ -112,7 +149,7 @@ pub(super) fn items_mut<'a>(object: &'a mut Value, field: &str) -> impl Iterator
 }
 
 /// Elements of a list; none if it is missing.
-pub(super) fn items<'a>(object: &'a Value, field: &str) -> impl Iterator<Item = &'a Value> {
+pub(crate) fn items<'a>(object: &'a Value, field: &str) -> impl Iterator<Item = &'a Value> {
     object.get(field).and_then(Value::as_array).into_iter().flatten()
 }
 
@@ -222,6 +259,9 @@ fn default_service(object: &mut Value) {
 fn default_definition(object: &mut Value) {
     let spec = &mut object["spec"];
     set_default(spec, "conversion", json!({"strategy": "None"}));
+    if let Some(service) = spec.pointer_mut("/conversion/webhook/clientConfig/service") {
+        set_default(service, "port", json!(443));
+    }
     let kind = spec["names"]["kind"].as_str().unwrap_or_default().to_owned();
     set_default(&mut spec["names"], "singular", json!(kind.to_lowercase()));
     set_default(&mut spec["names"], "listKind", json!(format!("{kind}List")));
@@ -263,6 +303,7 @@ pub fn prepare_create(resource: &Resource, object: &mut Value, now: Timestamp) {
         }
         Some(Special::Claim) if resource.has(Subresource::Status) => object["status"] = json!({}),
         Some(Special::Service) => object["status"] = json!({"loadBalancer": {}}),
+        Some(Special::Quota | Special::Deployment) => object["status"] = json!({}),
         Some(Special::Budget) => {
             object["status"] =
                 json!({"currentHealthy": 0, "desiredHealthy": 0, "disruptionsAllowed": 0, "expectedPods": 0});
@@ -282,6 +323,9 @@ pub fn prepare_create(resource: &Resource, object: &mut Value, now: Timestamp) {
 
 /// Carries over what only the server decides.
 pub fn prepare_update(resource: &Resource, old: &Value, new: &mut Value) {
+    if special(resource) == Some(Special::Definition) {
+        note_stored_version(new);
+    }
     if special(resource) != Some(Special::Service) {
         return;
     }
@@ -290,6 +334,20 @@ pub fn prepare_update(resource: &Resource, old: &Value, new: &mut Value) {
         if !kept.is_null() {
             set_default(&mut new["spec"], field, kept);
         }
+    }
+}
+
+/// A definition knows every version in which there may be objects.
+fn note_stored_version(definition: &mut Value) {
+    let stored = items(&definition["spec"], "versions")
+        .find(|version| version["storage"] == true)
+        .map(|version| version["name"].clone());
+    let Some(stored) = stored else { return };
+    let known = definition.pointer_mut("/status/storedVersions");
+    if let Some(known) = known.and_then(Value::as_array_mut)
+        && !known.contains(&stored)
+    {
+        known.push(stored);
     }
 }
 
@@ -310,6 +368,9 @@ pub fn validate(resource: &Resource, object: &Value) -> Vec<FieldError> {
         Some(Special::Budget) => smaller::budget(object),
         Some(Special::Autoscaler) => smaller::autoscaler(object),
         Some(Special::Role) => smaller::role(object),
+        Some(Special::Deployment) => workloads::deployment(object),
+        Some(Special::NetworkPolicy) => workloads::policy(object),
+        Some(Special::Webhooks { mutating }) => webhooks::configuration(object, mutating),
         _ => Vec::new(),
     }
 }
@@ -394,6 +455,7 @@ fn validate_definition(object: &Value) -> Vec<FieldError> {
             &["Cluster", "Namespaced"],
         ));
     }
+    errors.extend(webhooks::conversion(&spec["conversion"]));
     let stored = items(spec, "versions")
         .filter(|version| version["storage"] == true)
         .count();
@@ -440,6 +502,7 @@ pub fn validate_update(resource: &Resource, old: &Value, new: &Value) -> Vec<Fie
             false => vec![FieldError::forbidden("value", "may not be changed in an update.")],
         },
         Some(Special::Service) => validate_cluster_ip(old, new),
+        Some(Special::Deployment) => workloads::same_selector(old, new),
         _ => Vec::new(),
     }
 }

@@ -2,9 +2,14 @@
 //!
 //! Rules are functions over decoded objects. They read nothing from the store and know nothing of requests.
 
+pub(crate) mod amounts;
 pub mod kinds;
+pub(crate) mod limits;
 pub mod metadata;
 pub mod names;
 pub mod pod;
 pub mod quantity;
+pub(crate) mod quota;
 pub(crate) mod smaller;
+mod webhooks;
+mod workloads;

@@ -37,6 +37,22 @@ impl Quantity {
         })
     }
 
+    /// Both together, in the form of the first that is not zero.
+    pub fn plus(self, other: Self) -> Self {
+        Self {
+            nanos: self.nanos.saturating_add(other.nanos),
+            binary: if self.nanos == 0 { other.binary } else { self.binary },
+        }
+    }
+
+    /// What is left without the other.
+    pub fn minus(self, other: Self) -> Self {
+        Self {
+            nanos: self.nanos.saturating_sub(other.nanos),
+            ..self
+        }
+    }
+
     /// The quantity in thousandths, rounded up.
     pub fn millis(self) -> i128 {
         self.nanos.div_euclid(NANOS / 1000) + i128::from(self.nanos.rem_euclid(NANOS / 1000) != 0)

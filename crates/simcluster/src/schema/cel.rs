@@ -15,6 +15,7 @@ use kube::core::cel::cel::{Context, ExecutionError, Program, Value as CelValue};
 use serde_json::Value;
 
 use super::correlate::{Correlated, old_item};
+use super::cost::{self, Bill};
 use super::node::{Additional, Node};
 use super::{Validation, child, index, key};
 use crate::status::FieldError;
@@ -79,29 +80,96 @@ impl Rule {
     }
 }
 
-/// Rules that cannot be compiled, or use `oldSelf` where it cannot be known.
+/// Rules that cannot be compiled, cost too much, or use `oldSelf` where it cannot be known.
 pub(super) fn rule_errors(path: &str, root: &Node) -> Vec<FieldError> {
-    let mut errors = Vec::new();
-    visit_rules(root, path, None, &mut errors);
+    let mut found = RuleErrors::default();
+    let here = Place {
+        uncorrelatable: None,
+        values_max: Some(1),
+    };
+    found.visit(root, path, here);
+    let RuleErrors { mut errors, bill } = found;
+    errors.extend(bill.errors(path));
     errors
 }
 
-fn visit_rules(node: &Node, path: &str, uncorrelatable: Option<&str>, errors: &mut Vec<FieldError>) {
-    for (at, rule) in node.rules.iter().enumerate() {
-        let path = index(&format!("{path}.x-kubernetes-validations"), at);
+/// Where rules stand in a schema.
+#[derive(Clone, Copy)]
+struct Place<'a> {
+    /// The list within which old and new items cannot be told to be the same.
+    uncorrelatable: Option<&'a str>,
+    /// How many values of an object the rules can meet; `None` if the schema sets no bound.
+    values_max: Option<u64>,
+}
+
+#[derive(Default)]
+struct RuleErrors {
+    errors: Vec<FieldError>,
+    bill: Bill,
+}
+
+impl RuleErrors {
+    fn visit(&mut self, node: &Node, path: &str, place: Place<'_>) {
+        for (at, rule) in node.rules.iter().enumerate() {
+            let path = index(&format!("{path}.x-kubernetes-validations"), at);
+            self.judge(rule, node, &path, place);
+        }
+        let below = match node.ty.as_str() {
+            "array" => node.checks.items_max,
+            "object" if !matches!(node.additional, Additional::Unset) => node.checks.properties_max,
+            _ => Some(1),
+        };
+        let values_max = place
+            .values_max
+            .zip(below)
+            .map(|(here, below)| here.saturating_mul(below));
+        let place = Place { values_max, ..place };
+        for (name, node) in &node.properties {
+            self.visit(node, &key(&format!("{path}.properties"), name), place);
+        }
+        if let Additional::Typed(node) = &node.additional {
+            self.visit(node, &format!("{path}.additionalProperties"), place);
+        }
+        if let Some(items) = &node.items {
+            let is_correlatable = matches!(node.list, super::node::ListType::Map(_));
+            let within = (!is_correlatable).then_some(path);
+            let uncorrelatable = place.uncorrelatable.or(within);
+            self.visit(
+                items,
+                &format!("{path}.items"),
+                Place {
+                    uncorrelatable,
+                    ..place
+                },
+            );
+        }
+    }
+
+    fn judge(&mut self, rule: &Rule, node: &Node, path: &str, place: Place<'_>) {
         let failed = |name: &str, error: &str| {
             let detail = format!("{}: compilation failed: {error}", rule.described);
             FieldError::invalid_whole(format!("{path}.{name}"), detail)
         };
-        if let Err(error) = &rule.program {
-            errors.push(failed("rule", error));
+        match &rule.program {
+            Ok(program) => {
+                let values = place.values_max.unwrap_or_else(|| cost::most_values(node));
+                let cost = cost::of(program.expression(), node).saturating_mul(values);
+                self.errors.extend(self.bill.add(format!("{path}.rule"), "rule", cost));
+            }
+            Err(error) => self.errors.push(failed("rule", error)),
         }
-        if let Some(Err(error)) = &rule.message_program {
-            errors.push(failed("messageExpression", error));
+        match &rule.message_program {
+            Some(Ok(program)) => {
+                let cost = cost::of(program.expression(), node);
+                let path = format!("{path}.messageExpression");
+                self.errors.extend(self.bill.add(path, "messageExpression", cost));
+            }
+            Some(Err(error)) => self.errors.push(failed("messageExpression", error)),
+            None => {}
         }
-        if let Some(within) = uncorrelatable.filter(|_| rule.uses_old_self) {
+        if let Some(within) = place.uncorrelatable.filter(|_| rule.uses_old_self) {
             let detail = format!("oldSelf cannot be used on the uncorrelatable portion of the schema within {within}");
-            errors.push(FieldError::invalid(
+            self.errors.push(FieldError::invalid(
                 format!("{path}.rule"),
                 rule.source.as_str(),
                 detail,
@@ -112,23 +180,9 @@ fn visit_rules(node: &Node, path: &str, uncorrelatable: Option<&str>, errors: &m
             .filter(|_| rule.program.is_ok() && !rule.uses_old_self)
         {
             let detail = "may not be set if oldSelf is not used in rule";
-            errors.push(FieldError::invalid(format!("{path}.optionalOldSelf"), optional, detail));
+            self.errors
+                .push(FieldError::invalid(format!("{path}.optionalOldSelf"), optional, detail));
         }
-    }
-    for (name, node) in &node.properties {
-        visit_rules(node, &key(&format!("{path}.properties"), name), uncorrelatable, errors);
-    }
-    if let Additional::Typed(node) = &node.additional {
-        visit_rules(node, &format!("{path}.additionalProperties"), uncorrelatable, errors);
-    }
-    if let Some(items) = &node.items {
-        let is_correlatable = matches!(node.list, super::node::ListType::Map(_));
-        let within = if is_correlatable {
-            uncorrelatable
-        } else {
-            uncorrelatable.or(Some(path))
-        };
-        visit_rules(items, &format!("{path}.items"), within, errors);
     }
 }
 

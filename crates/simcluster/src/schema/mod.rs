@@ -1,11 +1,11 @@
 //! Structural schemas of custom resources: what a CustomResourceDefinition may say, and what it means for an object.
 //!
 //! A [`Schema`] is compiled once from `openAPIV3Schema` and then prunes, defaults and validates objects. Every function
-//! is pure. Metadata (names, labels, owner references), scale paths and conversion are not judged here, and neither is
-//! the cost of CEL rules: the API server refuses rules that it estimates to be too expensive, this code runs them.
+//! is pure. Metadata (names, labels, owner references), scale paths and conversion are not judged here.
 
 mod cel;
 mod correlate;
+mod cost;
 mod formats;
 mod lists;
 mod node;

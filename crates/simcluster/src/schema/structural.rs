@@ -2,7 +2,7 @@
 //!
 //! A schema is structural if every field and item has a type outside of `allOf`, `anyOf`, `oneOf` and `not`, and these
 //! only narrow values. The words are those of the API server; the checks are those that people meet, not the whole of
-//! its validation (costs and types of CEL rules are not estimated).
+//! its validation (types of CEL rules are not checked).
 
 use regex::Regex;
 use serde_json::{Value, json};

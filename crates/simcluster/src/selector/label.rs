@@ -2,6 +2,8 @@
 //!
 //! The grammar and every error text are those of `k8s.io/apimachinery/pkg/labels`.
 
+use std::fmt;
+
 use serde_json::{Map, Value};
 
 use crate::rules::names;
@@ -84,6 +86,39 @@ impl LabelSelector {
     pub fn matches(&self, object: &Value) -> bool {
         let labels = object.pointer("/metadata/labels").and_then(Value::as_object);
         self.requirements.iter().all(|requirement| requirement.matches(labels))
+    }
+}
+
+impl fmt::Display for LabelSelector {
+    /// In string form, by key.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut texts: Vec<(&str, String)> = self
+            .requirements
+            .iter()
+            .map(|requirement| (&*requirement.key, requirement.to_string()))
+            .collect();
+        texts.sort();
+        let texts: Vec<String> = texts.into_iter().map(|(_, text)| text).collect();
+        f.write_str(&texts.join(","))
+    }
+}
+
+impl fmt::Display for Requirement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let key = &self.key;
+        let mut values = self.values.clone();
+        values.sort();
+        let values = values.join(",");
+        match self.operator {
+            Operator::In if self.values.len() == 1 => write!(f, "{key}={values}"),
+            Operator::In => write!(f, "{key} in ({values})"),
+            Operator::NotIn if self.values.len() == 1 => write!(f, "{key}!={values}"),
+            Operator::NotIn => write!(f, "{key} notin ({values})"),
+            Operator::Exists => write!(f, "{key}"),
+            Operator::DoesNotExist => write!(f, "!{key}"),
+            Operator::Greater => write!(f, "{key}>{values}"),
+            Operator::Less => write!(f, "{key}<{values}"),
+        }
     }
 }
 

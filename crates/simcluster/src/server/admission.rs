@@ -2,13 +2,16 @@
 
 use serde_json::{Value, json};
 
-use super::Call;
+use super::{Call, quota};
 use crate::rules::metadata;
 use crate::status::ApiError;
 use crate::store::{Key, ResourceName};
 
 /// Where pods find the credentials of their service account.
 const TOKEN_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
+
+/// How the volume with the credentials is called, before a drawn suffix.
+const TOKEN_VOLUME: &str = "kube-api-access-";
 
 /// The field by which a priority class is that of pods which name none.
 const DEFAULT_CLASS: &[u8] = b"globalDefault";
@@ -21,6 +24,7 @@ pub(crate) fn create(call: &Call, object: &mut Value) -> Result<(), ApiError> {
     }
     match (&*resource.name.group, resource.kind.as_str()) {
         ("", "Pod") => {
+            quota::fill(call, object);
             admit_service_account(call, object)?;
             admit_priority(call, object)?;
             add_tolerations(object);
@@ -110,7 +114,15 @@ fn admit_service_account(call: &Call, pod: &mut Value) -> Result<(), ApiError> {
 
 /// Adds the volume with the service account's token to every container that does not mount one itself.
 fn mount_token(call: &Call, spec: &mut Value) {
-    let volume = format!("kube-api-access-{}", call.server.entropy.suffix());
+    // A second look, after webhooks added containers, finds the volume of the first.
+    let volumes = spec["volumes"].as_array().into_iter().flatten();
+    let known = volumes
+        .filter(|volume| volume["projected"].is_object())
+        .filter_map(|volume| volume["name"].as_str())
+        .find(|name| name.starts_with(TOKEN_VOLUME))
+        .map(str::to_owned);
+    let is_known = known.is_some();
+    let volume = known.unwrap_or_else(|| format!("{TOKEN_VOLUME}{}", call.server.entropy.suffix()));
     let mut used = false;
     for list in ["initContainers", "containers"] {
         for container in spec.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten() {
@@ -123,7 +135,7 @@ fn mount_token(call: &Call, spec: &mut Value) {
             }
         }
     }
-    let Some(spec) = spec.as_object_mut().filter(|_| used) else {
+    let Some(spec) = spec.as_object_mut().filter(|_| used && !is_known) else {
         return;
     };
     let volumes = spec.entry("volumes").or_insert_with(|| json!([]));

@@ -4,10 +4,10 @@ use serde_json::{Value, json};
 
 use super::output::{Document, Reply};
 use super::webhook::{self, Operation};
-use super::{Call, admission, apply, custom, decode};
+use super::{Call, admission, apply, convert, custom, decode, escalation, quota};
 use crate::rules::{kinds, metadata};
 use crate::status::ApiError;
-use crate::store::{Expect, Key};
+use crate::store::Key;
 
 /// How often a taken generated name is drawn again.
 const NAME_DRAWS_MAX: usize = 8;
@@ -36,7 +36,7 @@ pub(crate) async fn create_object(call: &Call, mut object: Value, dry_run: bool)
     let prefix = metadata::text(&object, "generateName");
     if !metadata::text(&object, "name").is_empty() || prefix.is_empty() {
         prepare(call, &mut object, dry_run).await?;
-        return store(call, object, dry_run);
+        return store(call, object, dry_run).await;
     }
     let prefix: String = prefix.chars().take(GENERATE_NAME_BYTES).collect();
     let mut draws = NAME_DRAWS_MAX;
@@ -46,7 +46,7 @@ pub(crate) async fn create_object(call: &Call, mut object: Value, dry_run: bool)
         metadata::of(&mut candidate).insert("name".into(), json!(name));
         prepare(call, &mut candidate, dry_run).await?;
         draws -= 1;
-        match store(call, candidate, dry_run) {
+        match store(call, candidate, dry_run).await {
             Err(error) if error.reason == "AlreadyExists" && draws > 0 => {}
             result => return result,
         }
@@ -69,9 +69,11 @@ async fn prepare(call: &Call, object: &mut Value, dry_run: bool) -> Result<(), A
     apply::track_new(call, object);
     admission::create(call, object)?;
     let options = webhook::options(call, Operation::Create, dry_run);
-    if let Some(mutated) = webhook::mutate(call, webhook::creation(object, &options, dry_run)).await? {
+    let again = |object: &mut Value| admission::create(call, object);
+    if let Some(mutated) = webhook::mutate(call, webhook::creation(object, &options, dry_run), again).await? {
         *object = mutated;
     }
+    escalation::check(call, None, object)?;
     kinds::prepare_create(resource, object, call.now);
     let mut errors = metadata::validate(resource, object);
     errors.extend(kinds::validate(resource, object));
@@ -79,10 +81,12 @@ async fn prepare(call: &Call, object: &mut Value, dry_run: bool) -> Result<(), A
     if !errors.is_empty() {
         return Err(call.invalid(metadata::text(object, "name"), &errors));
     }
-    webhook::validate(call, webhook::creation(object, &options, dry_run)).await
+    quota::check_limits(call, object)?;
+    webhook::validate(call, webhook::creation(object, &options, dry_run)).await?;
+    quota::charge(call, object, None, dry_run)
 }
 
-fn store(call: &Call, mut object: Value, dry_run: bool) -> Result<Document, ApiError> {
+async fn store(call: &Call, mut object: Value, dry_run: bool) -> Result<Document, ApiError> {
     check_size(&object, call.body.bytes.len())?;
     let resource = call.resource();
     let key = Key::new(metadata::text(&object, "namespace"), metadata::text(&object, "name"));
@@ -94,13 +98,10 @@ fn store(call: &Call, mut object: Value, dry_run: bool) -> Result<Document, ApiE
             None => Ok(Document::Value(object)),
         };
     }
-    match call
-        .server
-        .store
-        .put(&resource.storage, &key, Expect::Absent, &mut object)
-    {
-        Ok(entry) => Ok(Document::Stored(entry.bytes)),
-        Err(_) => Err(taken(
+    match convert::put(call, &key, None, &mut object).await? {
+        Some(entry) if convert::is_served_as_stored(call, convert::NEW) => Ok(Document::Stored(entry.bytes)),
+        Some(_) => Ok(Document::Value(object)),
+        None => Err(taken(
             existing().is_some_and(|entry| metadata::is_terminating(&entry.value())),
         )),
     }

@@ -202,10 +202,18 @@ pub(crate) fn shape(
             unknown.extend(pruned);
         }
     }
-    let repeated = match (validation, source) {
+    let mut repeated = match (validation, source) {
         (FieldValidation::Warn | FieldValidation::Strict, Source::Body) => duplicate_fields(&call.body.bytes),
         (FieldValidation::Ignore, _) | (_, Source::Patch) => Vec::new(),
     };
+    if !call.resource().custom {
+        // Go's decoder does not look into what it does not know.
+        let is_within = |path: &str, field: &String| {
+            path.strip_prefix(field)
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+        };
+        repeated.retain(|path| !unknown.iter().any(|field| is_within(path, field)));
+    }
     let repeated = repeated.iter().map(|path| format!("duplicate field \"{path}\""));
     let unknown = unknown.iter().map(|path| format!("unknown field \"{path}\""));
     let warnings: Vec<String> = repeated.chain(unknown).collect();

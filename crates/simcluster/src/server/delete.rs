@@ -4,13 +4,13 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use super::output::{Document, Reply};
-use super::read::Selection;
+use super::read::{Selection, check_list_options};
 use super::webhook::{self, Operation, Write};
-use super::{Call, part};
+use super::{Call, convert, part};
 use crate::clock::seconds;
 use crate::rules::{kinds, metadata};
 use crate::status::{ApiError, FieldError, named};
-use crate::store::{Entry, Expect, Key};
+use crate::store::{Entry, Key};
 
 /// What a deletion asks for.
 #[derive(Clone, Debug, Default)]
@@ -120,13 +120,14 @@ pub(crate) async fn delete(call: &Call) -> Result<Reply, ApiError> {
 pub(crate) async fn delete_collection(call: &Call) -> Result<Reply, ApiError> {
     let options = DeleteOptions::of(call)?;
     let selection = Selection::of(call)?;
+    check_list_options(&call.query)?;
     let page = call
         .server
         .store
         .list(&call.resource().storage, call.place.namespace.as_deref());
     let mut items = Vec::new();
     for (key, entry) in page.items {
-        let value = entry.value();
+        let value = convert::load(call, &entry).await?;
         if !selection.matches(&call.selectable_form(&value)) {
             continue;
         }
@@ -159,7 +160,7 @@ pub(crate) async fn delete_object(call: &Call, key: &Key, options: &DeleteOption
     loop {
         let missing = || ApiError::not_found(&resource.name, &key.name);
         let entry = store.get(&resource.storage, key).ok_or_else(missing)?;
-        let old = entry.value();
+        let old = convert::load(call, &entry).await?;
         check_preconditions(call, key, &old, options)?;
         let step = step(call, &old, options);
         if !options.is_admitted && !matches!(step, Step::Unchanged) {
@@ -173,7 +174,7 @@ pub(crate) async fn delete_object(call: &Call, key: &Key, options: &DeleteOption
                 .delete(&resource.storage, key, entry.revision)
                 .ok()
                 .map(|gone| Deleted::Gone(at_revision(old, gone.revision))),
-            Step::Mark(marked) => mark(call, key, &entry, marked),
+            Step::Mark(marked) => mark(call, key, &entry, marked).await?,
         };
         if let Some(done) = done {
             return Ok(done);
@@ -196,7 +197,7 @@ async fn admit(call: &Call, old: &Value, options: &DeleteOptions) -> Result<(), 
         options: &shown,
         dry_run: options.dry_run,
     };
-    webhook::mutate(call, write).await?;
+    webhook::mutate(call, write, |_| Ok(())).await?;
     webhook::validate(call, write).await
 }
 
@@ -207,11 +208,11 @@ fn at_revision(mut object: Value, revision: u64) -> Value {
 }
 
 /// Writes the mark, and removes the object if nothing holds it. `None`: somebody else was first.
-fn mark(call: &Call, key: &Key, entry: &Entry, mut marked: Value) -> Option<Deleted> {
+async fn mark(call: &Call, key: &Key, entry: &Entry, mut marked: Value) -> Result<Option<Deleted>, ApiError> {
     let (store, resource) = (&call.server.store, call.resource());
-    let written = store
-        .put(&resource.storage, key, Expect::Revision(entry.revision), &mut marked)
-        .ok()?;
+    let Some(written) = convert::put(call, key, Some(entry), &mut marked).await? else {
+        return Ok(None);
+    };
     let waits = !metadata::finalizers(&marked).is_empty()
         || marked["metadata"]["deletionGracePeriodSeconds"] != 0
         || kinds::holds_itself(resource, &marked);
@@ -219,9 +220,9 @@ fn mark(call: &Call, key: &Key, entry: &Entry, mut marked: Value) -> Option<Dele
         // If another writer comes in between, the object is gone or about to go by that writer's hand.
         let gone = store.delete(&resource.storage, key, written.revision);
         let revision = gone.map_or(written.revision, |gone| gone.revision);
-        return Some(Deleted::Gone(at_revision(marked, revision)));
+        return Ok(Some(Deleted::Gone(at_revision(marked, revision))));
     }
-    Some(Deleted::Marked(marked))
+    Ok(Some(Deleted::Marked(marked)))
 }
 
 fn check_preconditions(call: &Call, key: &Key, old: &Value, options: &DeleteOptions) -> Result<(), ApiError> {

@@ -67,8 +67,9 @@ pub(super) fn resources(registry: &Registry, group: &str, version: &str) -> Repl
         };
     }
     let mut list: Vec<Value> = served_in(registry, group, version).flat_map(legacy_entries).collect();
-    list.extend(reviews_in(group, version).map(|(plural, kind)| {
-        json!({"name": plural, "singularName": kind.to_lowercase(), "namespaced": false, "kind": kind, "verbs": ["create"]})
+    list.extend(reviews_in(group, version).map(|(review, plural, kind)| {
+        json!({"name": plural, "singularName": kind.to_lowercase(), "namespaced": review.is_namespaced(), "kind": kind,
+               "verbs": ["create"]})
     }));
     let group_version = if group.is_empty() {
         version.to_owned()
@@ -87,11 +88,11 @@ fn served_in<'a>(registry: &'a Registry, group: &'a str, version: &'a str) -> im
     registry.iter().map(AsRef::as_ref).filter(fits)
 }
 
-fn reviews_in(group: &str, version: &str) -> impl Iterator<Item = (&'static str, &'static str)> {
+fn reviews_in(group: &str, version: &str) -> impl Iterator<Item = (Review, &'static str, &'static str)> {
     let fits = Review::ALL
         .iter()
         .filter(move |(_, g, _, _)| *g == group && version == "v1");
-    fits.map(|(_, _, plural, kind)| (*plural, *kind))
+    fits.map(|(review, _, plural, kind)| (*review, *plural, *kind))
 }
 
 fn legacy_entries(resource: &Resource) -> Vec<Value> {
@@ -155,8 +156,13 @@ fn aggregated_version(registry: &Registry, group: &str, version: &str) -> Value 
     let mut resources: Vec<Value> = served_in(registry, group, version)
         .map(|resource| aggregated_entry(resource, group, version))
         .collect();
-    resources.extend(reviews_in(group, version).map(|(plural, kind)| {
-        json!({"resource": plural, "responseKind": {"group": "", "version": "", "kind": kind}, "scope": "Cluster",
+    resources.extend(reviews_in(group, version).map(|(review, plural, kind)| {
+        let scope = if review.is_namespaced() {
+            "Namespaced"
+        } else {
+            "Cluster"
+        };
+        json!({"resource": plural, "responseKind": {"group": "", "version": "", "kind": kind}, "scope": scope,
                "singularResource": kind.to_lowercase(), "verbs": ["create"]})
     }));
     json!({"version": version, "resources": resources, "freshness": "Current"})

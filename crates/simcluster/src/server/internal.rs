@@ -8,7 +8,7 @@ use super::binding::bind_pod;
 use super::create::create_object;
 use super::delete::{DeleteOptions, delete_object};
 use super::update::rewrite;
-use super::{Body, Call, Place, Query, Server};
+use super::{Body, Call, Place, Query, Server, scale};
 use crate::registry::Subresource;
 use crate::rules::metadata;
 use crate::status::ApiError;
@@ -22,12 +22,16 @@ impl Server {
             .get(resource)
             .cloned()
             .ok_or_else(ApiError::unknown_resource)?;
+        // In the stored version, if it is served: nobody need convert what the cluster writes.
+        let stored = resource
+            .conversion
+            .as_ref()
+            .map(|conversion| conversion.stored.as_str());
+        let version = stored
+            .and_then(|stored| resource.version(stored))
+            .or(resource.versions.first());
         let place = Place {
-            version: resource
-                .versions
-                .first()
-                .map(|version| version.name.clone())
-                .unwrap_or_default(),
+            version: version.map(|version| version.name.clone()).unwrap_or_default(),
             namespace: resource.namespaced.then(|| key.namespace.clone()),
             name: Some(key.name.clone()),
             subresource: None,
@@ -102,6 +106,29 @@ impl Server {
         let metadata = json!({"name": pod.name, "namespace": pod.namespace, "uid": uid});
         let binding = json!({"metadata": metadata, "target": {"kind": "Node", "name": node}});
         bind_pod(&call, binding, false).await
+    }
+
+    /// The Scale of an object.
+    pub(crate) async fn scale_internal(
+        self: &Arc<Self>,
+        user: &User,
+        (resource, key): (&ResourceName, &Key),
+    ) -> Result<Value, ApiError> {
+        let mut call = self.call(user, resource, key)?;
+        call.place.subresource = Some(Subresource::Scale);
+        scale::of(&call).await
+    }
+
+    /// Writes how many replicas an object shall have.
+    pub(crate) async fn rescale_internal(
+        self: &Arc<Self>,
+        user: &User,
+        (resource, key): (&ResourceName, &Key),
+        replicas: i64,
+    ) -> Result<(), ApiError> {
+        let mut call = self.call(user, resource, key)?;
+        call.place.subresource = Some(Subresource::Scale);
+        scale::set(&call, replicas).await
     }
 
     /// Changes an object, or one of its subresources, under the rules of an update.

@@ -11,21 +11,29 @@
 
 mod admission;
 mod apply;
+mod authorize;
 mod binding;
+mod convert;
 mod create;
 mod custom;
 mod decode;
 mod delete;
+mod descriptions;
 mod discovery;
+mod escalation;
 mod eviction;
+mod impersonate;
 mod intent;
 mod internal;
+mod jwt;
 mod media;
 mod openapi;
 mod output;
 mod part;
 mod patch;
+mod published;
 mod query;
+mod quota;
 mod read;
 mod review;
 mod route;
@@ -45,17 +53,19 @@ use bytes::Bytes;
 use http::{HeaderMap, Method, Request, Response, header};
 use jiff::Timestamp;
 
+use crate::authorization::Policy;
 use crate::clock::{Clock, Entropy};
 use crate::fault::Faults;
 use crate::history::History;
 use crate::network::Network;
 use crate::registry::{Registry, Resource, Review, Subresource, Version};
 use crate::status::ApiError;
-use crate::store::{Key, ResourceName, Store};
+use crate::store::{Key, NotKept, ResourceName, Store};
 use crate::user::User;
 use crate::vitals::Vitals;
 pub(crate) use delete::{DeleteOptions, Propagation};
 pub use intent::{Intent, Verb};
+pub(crate) use jwt::key_of as signing_key_of;
 use media::{Accepted, View};
 use output::Reply;
 pub use output::ResponseBody;
@@ -73,10 +83,17 @@ pub struct Server {
     pub(crate) faults: Arc<Faults>,
     pub(crate) history: Option<Arc<History>>,
     registry: Mutex<Arc<Registry>>,
+    /// Tokens that somebody else made.
     tokens: Mutex<BTreeMap<String, token::Issued>>,
+    signer: jwt::Signer,
     pub(crate) network: Network,
     pub(crate) vitals: Vitals,
     hooks: webhook::Hooks,
+    converters: Mutex<convert::Converters>,
+    /// Whether rights are evaluated.
+    pub(crate) rbac: bool,
+    /// The rights, and the revision that they were read at.
+    policy: Mutex<(u64, Arc<Policy>)>,
 }
 
 impl fmt::Debug for Server {
@@ -98,10 +115,20 @@ impl Server {
             clock,
             registry: Mutex::new(Arc::new(Registry::builtin())),
             tokens: Mutex::default(),
+            signer: jwt::Signer::seeded(seed),
             network: Network::default(),
             vitals: Vitals::default(),
             hooks: webhook::Hooks::default(),
+            converters: Mutex::default(),
+            rbac: false,
+            policy: Mutex::default(),
         }
+    }
+
+    /// The same server, letting nobody do what no stored role allows.
+    pub fn with_rbac(mut self) -> Self {
+        self.rbac = true;
+        self
     }
 
     /// The same server, keeping the history of all that happens from now on.
@@ -111,6 +138,12 @@ impl Server {
         self.store
             .observe(move |resource, event| recorder.record(resource, event, clock.now()));
         self.history = Some(history);
+        self
+    }
+
+    /// The same server, signing tokens with a key that is secret.
+    pub(crate) fn signing_with(mut self, key: &[u8]) -> Self {
+        self.signer = jwt::Signer::new(key);
         self
     }
 
@@ -127,14 +160,25 @@ impl Server {
 
     /// Answers one request. Never fails: what goes wrong is an answer too.
     pub async fn serve(self: &Arc<Self>, request: Request<Bytes>, user: &User) -> Response<ResponseBody> {
+        let (parts, body) = request.into_parts();
+        if let Err(error) = self.authorize(&parts, user) {
+            return error_response(&error);
+        }
+        let request = Request::from_parts(parts, body);
         let accepted = Accepted::negotiate(header_text(request.headers(), header::ACCEPT));
         let route = Route::parse(request.uri().path());
         let accepted = match (accepted, &route) {
-            (Err(error), Route::Resource(_)) => return error_response(&error),
-            // Paths that are no resources do not care what the client takes.
+            (Err(error), Route::Resource(_) | Route::Groups { .. } | Route::Group(_) | Route::GroupVersion(..)) => {
+                return error_response(&error);
+            }
+            // Other paths do not care what the client takes.
             (accepted, _) => accepted.unwrap_or_default(),
         };
         let result = self.route(route, accepted, request, user).await;
+        // Nobody gets to see what is not kept, in a cluster that keeps things.
+        let kept = self.store.settled().await;
+        let lost = |error: NotKept| ApiError::new(500, "InternalError", format!("Internal error occurred: {error}"));
+        let result = result.and_then(|reply| kept.map(|()| reply).map_err(lost));
         result.unwrap_or_else(|error| Reply::error(&error)).into_response()
     }
 
@@ -165,9 +209,9 @@ impl Server {
                     media_type: header_text(&parts.headers, header::CONTENT_TYPE).into(),
                     bytes: body,
                 };
-                if let Some((review, kind)) = Review::find(&target.group, &target.version, &target.plural) {
+                if let Some(asked) = Review::find(&target.group, &target.version, &target.plural) {
                     return match parts.method {
-                        Method::POST => review::create(self, review, kind, &body, user),
+                        Method::POST => review::create(self, asked, target.namespace.as_deref(), &body, user),
                         _ => Err(ApiError::method_not_allowed()),
                     };
                 }
@@ -201,7 +245,7 @@ impl Server {
                     .await
                     .unwrap_or_else(|error| Reply::error(&error));
                 reply.warnings.extend(call.take_warnings());
-                reply.warnings.extend(warning);
+                reply.warnings.splice(0..0, warning);
                 Ok(reply)
             }
         }
@@ -345,7 +389,7 @@ impl Call {
             ("GET" | "HEAD", None, false) if self.query.flag("watch") => watch::open(self).await,
             ("GET" | "HEAD", None, false) => read::list(self).await,
             ("GET" | "HEAD", None | Some(Sub::Status), true) => read::get(self).await,
-            ("GET" | "HEAD", Some(Sub::Scale), true) => scale::get(self),
+            ("GET" | "HEAD", Some(Sub::Scale), true) => scale::get(self).await,
             ("POST", None, false) if self.can_create() => create::create(self).await,
             ("POST", None, false) if self.resource().custom => Ok(Reply::page_not_found()),
             ("POST", Some(Sub::Binding), true) => binding::bind(self).await,

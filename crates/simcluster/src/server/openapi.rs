@@ -1,14 +1,15 @@
-//! `/openapi/v3`: as much as clients need to know that a kind can be patched, applied and validated.
+//! `/openapi/v3`: what clients need to know that a kind can be patched, applied, validated and explained.
 //!
-//! Custom resources show the schema of their definition, built-in kinds theirs without the descriptions, which
-//! `kubectl explain` would show.
+//! Schemas are complete; of the operations there is only PATCH, which clients look for. Custom resources show the schema
+//! of their definition.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use serde_json::{Map, Value, json};
 
 use super::output::Reply;
-use crate::patch::published;
+use super::{descriptions, published};
+use crate::patch::{self, OBJECT_META, reached};
 use crate::registry::{Form, Registry, Resource, Version};
 
 const PATCHES: [&str; 4] = [
@@ -25,6 +26,7 @@ pub(super) fn index(registry: &Registry) -> Reply {
         for version in versions {
             let path = document_path(&group, &version);
             let mut hasher = DefaultHasher::new();
+            // Without the descriptions, which do not change.
             document(registry, &group, &version).to_string().hash(&mut hasher);
             let url = format!("/openapi/v3/{path}?hash={:0128X}", hasher.finish());
             paths.insert(path, json!({"serverRelativeURL": url}));
@@ -42,7 +44,13 @@ pub(super) fn by_path(registry: &Registry, path: &str) -> Option<Reply> {
             .find(|version| document_path(&group, version) == path)?;
         Some((group, version))
     });
-    found.map(|(group, version)| Reply::json(200, &document(registry, &group, &version)))
+    found.map(|(group, version)| {
+        let mut document = document(registry, &group, &version);
+        if let Some(schemas) = document["components"]["schemas"].as_object_mut() {
+            descriptions::describe(schemas);
+        }
+        Reply::json(200, &document)
+    })
 }
 
 fn document_path(group: &str, version: &str) -> String {
@@ -71,14 +79,15 @@ fn document(registry: &Registry, group: &str, version: &str) -> Value {
             resource.name.plural
         );
         let kind = json!({"group": group, "version": version, "kind": resource.kind});
-        let name = match published(&kind).filter(|_| !resource.custom) {
-            Some((name, published)) => {
-                schemas.extend(published);
+        let name = match patch::published(&kind).filter(|_| !resource.custom) {
+            Some((name, found)) => {
+                schemas.extend(found);
                 name
             }
             None => {
                 let name = schema_name(resource, version);
-                schemas.insert(name.clone(), schema(served, &kind));
+                schemas.insert(name.clone(), schema(resource, served, &kind));
+                schemas.extend(reached(OBJECT_META));
                 name
             }
         };
@@ -109,13 +118,19 @@ fn schema_name(resource: &Resource, version: &str) -> String {
     }
 }
 
-fn schema(version: &Version, kind: &Value) -> Value {
-    let mut schema = match &version.form {
-        Form::Custom(custom) if custom.published.is_object() => custom.published.clone(),
-        _ => json!({"type": "object"}),
-    };
-    schema["x-kubernetes-group-version-kind"] = json!([kind]);
-    schema
+fn schema(resource: &Resource, version: &Version, kind: &Value) -> Value {
+    match &version.form {
+        Form::Custom(custom) => {
+            let mut schema = published::published(&custom.published, kind);
+            let selectable = resource.selectable.iter();
+            let selectable: Vec<Value> = selectable.map(|field| json!({"fieldPath": field})).collect();
+            if !selectable.is_empty() {
+                schema["x-kubernetes-selectable-fields"] = json!(selectable);
+            }
+            schema
+        }
+        Form::Typed(_) | Form::Converted { .. } => json!({"type": "object", "x-kubernetes-group-version-kind": [kind]}),
+    }
 }
 
 fn patch_operation(resource: &Resource, schema: &str, kind: &Value) -> Value {

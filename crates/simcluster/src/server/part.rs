@@ -5,7 +5,9 @@
 //! errors name none.
 
 use k8s_openapi::api::authentication::v1::{SelfSubjectReview, TokenRequest, TokenReview};
-use k8s_openapi::api::authorization::v1::{SelfSubjectAccessReview, SubjectAccessReview};
+use k8s_openapi::api::authorization::v1::{
+    LocalSubjectAccessReview, SelfSubjectAccessReview, SelfSubjectRulesReview, SubjectAccessReview,
+};
 use k8s_openapi::api::autoscaling::v1::Scale;
 use k8s_openapi::api::core::v1::Binding;
 use k8s_openapi::api::policy::v1::Eviction;
@@ -54,10 +56,14 @@ pub(crate) fn of_review(review: Review) -> Part {
         Review::Token => ("TokenReview", typed::<TokenReview>),
         Review::SelfSubjectAccess => ("SelfSubjectAccessReview", typed::<SelfSubjectAccessReview>),
         Review::SubjectAccess => ("SubjectAccessReview", typed::<SubjectAccessReview>),
+        Review::LocalSubjectAccess => ("LocalSubjectAccessReview", typed::<LocalSubjectAccessReview>),
+        Review::SelfSubjectRules => ("SelfSubjectRulesReview", typed::<SelfSubjectRulesReview>),
     };
     match review {
         Review::SelfSubject | Review::Token => Part::new(kind, "authentication", authentication, decode),
-        Review::SelfSubjectAccess | Review::SubjectAccess => Part::new(kind, "authorization", authorization, decode),
+        Review::SelfSubjectAccess | Review::SubjectAccess | Review::LocalSubjectAccess | Review::SelfSubjectRules => {
+            Part::new(kind, "authorization", authorization, decode)
+        }
     }
 }
 

@@ -50,15 +50,19 @@ impl Query {
         }
     }
 
-    /// Whether nothing shall be stored.
+    /// Whether nothing shall be stored; what is wrong with the manager of the fields is told here too.
     pub(crate) fn dry_run(&self, options_kind: &str) -> Result<bool, ApiError> {
-        match self.text("dryRun") {
-            "" => Ok(false),
-            "All" => Ok(true),
-            other => {
-                let error = FieldError::not_supported("dryRun", json!([other]), &["All"]);
-                Err(ApiError::invalid("meta.k8s.io", options_kind, "", &[error]))
-            }
+        let dry_run = self.text("dryRun");
+        let mut errors = match options_kind {
+            "DeleteOptions" => Vec::new(),
+            _ => manager_problems(self.text("fieldManager")),
+        };
+        if !matches!(dry_run, "" | "All") {
+            errors.push(FieldError::not_supported("dryRun", json!([dry_run]), &["All"]));
+        }
+        match errors.is_empty() {
+            true => Ok(dry_run == "All"),
+            false => Err(ApiError::invalid("meta.k8s.io", options_kind, "", &errors)),
         }
     }
 
@@ -86,6 +90,22 @@ pub(crate) enum FieldValidation {
     Warn,
     /// The request fails.
     Strict,
+}
+
+/// The longest name of a manager.
+const MANAGER_BYTES_MAX: usize = 128;
+
+/// The name of a manager is short and can be printed.
+fn manager_problems(manager: &str) -> Vec<FieldError> {
+    let too_long = manager.len() > MANAGER_BYTES_MAX;
+    let too_long = too_long.then(|| FieldError::too_long("fieldManager", MANAGER_BYTES_MAX as u64));
+    let is_printed = |c: char| c == ' ' || !c.is_control() && !c.is_whitespace();
+    let unprintable = manager.char_indices().filter(|(_, c)| !is_printed(*c));
+    let odd = unprintable.map(|(at, c)| {
+        let why = format!("invalid character U+{:04X} (at position {at})", u32::from(c));
+        FieldError::invalid("fieldManager", json!(manager), why)
+    });
+    too_long.into_iter().chain(odd).collect()
 }
 
 /// What Go says about a text that should be a number.
@@ -119,5 +139,13 @@ mod tests {
             error.message,
             "CreateOptions.meta.k8s.io \"\" is invalid: dryRun: Unsupported value: [\"Foo\"]: supported values: \"All\""
         );
+        let managed = |manager: &str| Query::parse(&format!("fieldManager={manager}")).dry_run("PatchOptions");
+        assert!(!managed("a%20name").unwrap());
+        assert_eq!(
+            managed("a%07b").unwrap_err().message,
+            "PatchOptions.meta.k8s.io \"\" is invalid: fieldManager: Invalid value: \"a\\ab\": invalid character U+0007 (at position 1)"
+        );
+        assert!(managed(&"x".repeat(129)).is_err());
+        assert!(Query::parse("fieldManager=%07").dry_run("DeleteOptions").is_ok());
     }
 }

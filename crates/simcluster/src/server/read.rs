@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::output::{Document, Reply};
 use super::query::{Query, unreadable_number};
-use super::{Call, StaleBy, syntax};
+use super::{Call, StaleBy, convert, syntax};
 use crate::registry::Form;
 use crate::selector::{FieldSelector, LabelSelector};
 use crate::status::{ApiError, FieldError};
@@ -33,7 +33,9 @@ pub(crate) async fn get(call: &Call) -> Result<Reply, ApiError> {
         None => store.get(storage, &call.key()),
     };
     let entry = entry.ok_or_else(|| call.not_found())?;
-    Ok(call.reply(200, Document::Stored(entry.bytes)))
+    let loaded = convert::load_all(call, vec![(entry.revision, entry.bytes)]).await?;
+    let document = loaded.into_iter().next().ok_or_else(|| call.not_found())?;
+    Ok(call.reply(200, document))
 }
 
 pub(crate) async fn list(call: &Call) -> Result<Reply, ApiError> {
@@ -47,7 +49,7 @@ pub(crate) async fn list(call: &Call) -> Result<Reply, ApiError> {
         revision,
         items,
         remaining,
-    } = collect(call, &selection, &plan)?;
+    } = collect(call, &selection, &plan).await?;
     let mut metadata = json!({"resourceVersion": revision.to_string()});
     if call.resource().custom {
         metadata["continue"] = json!("");
@@ -74,7 +76,7 @@ struct Collected {
     remaining: usize,
 }
 
-fn collect(call: &Call, selection: &Selection, plan: &ListPlan) -> Result<Collected, ApiError> {
+async fn collect(call: &Call, selection: &Selection, plan: &ListPlan) -> Result<Collected, ApiError> {
     // One more than the limit tells whether there is more.
     let wanted = plan.limit.map_or(usize::MAX, |limit| limit.saturating_add(1));
     let chunk = if selection.is_empty() { wanted } else { CHUNK };
@@ -97,11 +99,16 @@ fn collect(call: &Call, selection: &Selection, plan: &ListPlan) -> Result<Collec
         // All chunks of one answer show one revision.
         at = Some(page.revision);
         after = page.items.last().map(|(key, _)| (**key).clone());
-        for (key, entry) in page.items {
+        let (keys, stored): (Vec<_>, Vec<_>) = page
+            .items
+            .into_iter()
+            .map(|(key, entry)| (key, (entry.revision, entry.bytes)))
+            .unzip();
+        for (key, document) in keys.into_iter().zip(convert::load_all(call, stored).await?) {
             if selection.is_empty() {
-                items.push((key, Document::Stored(entry.bytes)));
+                items.push((key, document));
             } else {
-                let value = entry.value();
+                let value = document.into_value();
                 if selection.matches(&call.selectable_form(&value)) {
                     items.push((key, Document::Value(value)));
                 }
@@ -164,10 +171,7 @@ impl ListPlan {
     fn of(call: &Call) -> Result<Self, ApiError> {
         let query = &call.query;
         let (matching, token) = (query.text("resourceVersionMatch"), query.text("continue"));
-        let problems = option_problems(query);
-        if !problems.is_empty() {
-            return Err(list_options_invalid(&problems));
-        }
+        check_list_options(query)?;
         let revision = call
             .revision_parameter()
             .map_err(|error| ApiError::bad_request(format!("invalid resource version: {}", error.message)))?;
@@ -252,10 +256,20 @@ fn option_problems(query: &Query) -> Vec<FieldError> {
             ))
         }
     };
+    let goes_on = !matching.is_empty() && !query.text("continue").is_empty();
+    let paged = goes_on.then(|| forbidden("resourceVersionMatch is forbidden when continue is provided"));
     let initial = query
         .has("sendInitialEvents")
         .then(|| FieldError::forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"));
-    initial.into_iter().chain(mismatch).collect()
+    mismatch.into_iter().chain(paged.flatten()).chain(initial).collect()
+}
+
+/// Refuses options that make no sense for a list, or for what is done to all of one.
+pub(crate) fn check_list_options(query: &Query) -> Result<(), ApiError> {
+    match option_problems(query) {
+        problems if problems.is_empty() => Ok(()),
+        problems => Err(list_options_invalid(&problems)),
+    }
 }
 
 pub(crate) fn list_options_invalid(problems: &[FieldError]) -> ApiError {

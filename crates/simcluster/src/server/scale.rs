@@ -1,24 +1,39 @@
-//! The scale subresource of custom resources: one number, wherever the kind keeps it.
+//! The scale subresource: one number, wherever the kind keeps it.
 
 use serde_json::{Value, json};
 
 use super::output::Reply;
 use super::patch::Patch;
 use super::update::{check_place, check_uid, rewrite};
-use super::{Call, part};
+use super::{Call, convert, part};
 use crate::registry::custom::ScalePaths;
 use crate::registry::{Form, Subresource};
 use crate::rules::metadata;
+use crate::selector::LabelSelector;
 use crate::status::{ApiError, FieldError};
 
-pub(crate) fn get(call: &Call) -> Result<Reply, ApiError> {
+pub(crate) async fn get(call: &Call) -> Result<Reply, ApiError> {
+    Ok(Reply::json(200, &of(call).await?))
+}
+
+/// The Scale of the object that the call names.
+pub(crate) async fn of(call: &Call) -> Result<Value, ApiError> {
     let paths = paths(call)?;
     let entry = call
         .server
         .store
         .get(&call.resource().storage, &call.key())
         .ok_or_else(|| call.not_found())?;
-    Ok(Reply::json(200, &scale_of(&paths, &entry.value())))
+    Ok(scale_of(&paths, &convert::load(call, &entry).await?))
+}
+
+/// Sets the replicas of the object that the call names.
+pub(crate) async fn set(call: &Call, replicas: i64) -> Result<(), ApiError> {
+    let change = |mut scale: Value| {
+        scale["spec"]["replicas"] = json!(replicas);
+        Ok(scale)
+    };
+    write(call, false, change).await.map(drop)
 }
 
 pub(crate) async fn put(call: &Call) -> Result<Reply, ApiError> {
@@ -73,6 +88,7 @@ async fn write(
 fn paths(call: &Call) -> Result<ScalePaths, ApiError> {
     match &call.version().form {
         Form::Custom(version) => version.scale.clone().ok_or_else(ApiError::unknown_resource),
+        Form::Typed(_) if call.resource().has(Subresource::Scale) => Ok(ScalePaths::builtin()),
         Form::Typed(_) | Form::Converted { .. } => Err(ApiError::unknown_resource()),
     }
 }
@@ -105,8 +121,12 @@ pub(crate) fn scale_of(paths: &ScalePaths, object: &Value) -> Value {
         spec["replicas"] = replicas.clone();
     }
     let mut status = json!({"replicas": at(&paths.status_replicas).cloned().unwrap_or_else(|| json!(0))});
-    if let Some(selector) = paths.label_selector.as_deref().and_then(at) {
-        status["selector"] = selector.clone();
+    match paths.label_selector.as_deref().and_then(at) {
+        Some(selector @ Value::Object(_)) => {
+            status["selector"] = json!(LabelSelector::from_object(selector).to_string());
+        }
+        Some(text) => status["selector"] = text.clone(),
+        None => {}
     }
     json!({"kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": metadata, "spec": spec, "status": status})
 }

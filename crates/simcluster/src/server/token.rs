@@ -1,13 +1,13 @@
 //! Tokens: issuing them for service accounts, and knowing their bearers.
 //!
-//! A token looks like the JWT of a real cluster, because clients read its claims, but it is not signed: the server
-//! remembers what it issued. It is good until it expires and as long as all that it is bound to exists: its service
-//! account, and the pod, node or Secret that it was asked for.
+//! A token is a JWT as a real cluster's: clients read its claims, and the server believes what it signed, also after a
+//! restart. It is good until it expires and as long as all that it is bound to exists: its service account, and the pod,
+//! node or Secret that it was asked for.
 
 use std::sync::PoisonError;
 
 use base64::Engine;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use base64::engine::general_purpose::STANDARD;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
@@ -43,21 +43,105 @@ pub(crate) struct Issued {
 struct Bound {
     resource: ResourceName,
     key: Key,
-    uid: String,
+    /// What tells it from others of its name.
+    mark: Mark,
+}
+
+#[derive(Clone, Debug)]
+enum Mark {
+    Uid(String),
+    /// A Secret holds the token itself.
+    Token(String),
 }
 
 impl Bound {
     fn to(plural: &str, object: &Value) -> Self {
+        let text = |field| metadata::text(object, field);
+        Self::by_uid(plural, text("namespace"), text("name"), text("uid"))
+    }
+
+    fn by_uid(plural: &str, namespace: &str, name: &str, uid: &str) -> Self {
         Self {
             resource: ResourceName::new("", plural),
-            key: Key::new(metadata::text(object, "namespace"), metadata::text(object, "name")),
-            uid: metadata::text(object, "uid").to_owned(),
+            key: Key::new(namespace, name),
+            mark: Mark::Uid(uid.to_owned()),
+        }
+    }
+
+    fn uid(&self) -> &str {
+        match &self.mark {
+            Mark::Uid(uid) => uid,
+            Mark::Token(_) => "",
         }
     }
 
     fn claim(&self) -> Value {
-        json!({"name": self.key.name, "uid": self.uid})
+        json!({"name": self.key.name, "uid": self.uid()})
     }
+
+    /// Whether this is the object.
+    fn is(&self, object: &Value) -> bool {
+        match &self.mark {
+            Mark::Uid(uid) => metadata::text(object, "uid") == uid,
+            Mark::Token(token) => object["data"]["token"] == STANDARD.encode(token),
+        }
+    }
+}
+
+/// Reads what a token of ours claims; nothing, if it claims too little.
+fn claimed(token: &str, claims: &Value) -> Option<Issued> {
+    match claims["iss"].as_str()? {
+        LEGACY_ISSUER => claimed_by_secret(token, claims),
+        _ => claimed_on_request(claims),
+    }
+}
+
+fn claimed_by_secret(token: &str, claims: &Value) -> Option<Issued> {
+    let claim = |what: &str| claims[format!("kubernetes.io/serviceaccount/{what}")].as_str();
+    let (namespace, name) = (claim("namespace")?, claim("service-account.name")?);
+    let uid = claim("service-account.uid")?;
+    let mut user = User::service_account(namespace, name, uid, "");
+    // These tokens have no id that a user could be told by.
+    user.extra.clear();
+    let secret = Bound {
+        resource: ResourceName::new("", "secrets"),
+        key: Key::new(namespace, claim("secret.name")?),
+        mark: Mark::Token(token.to_owned()),
+    };
+    Some(Issued {
+        user,
+        audiences: vec![ISSUER.to_owned()],
+        expires: None,
+        bound: vec![Bound::by_uid("serviceaccounts", namespace, name, uid), secret],
+    })
+}
+
+fn claimed_on_request(claims: &Value) -> Option<Issued> {
+    let own = &claims["kubernetes.io"];
+    let namespace = own["namespace"].as_str()?;
+    let object = |kind: &str| Some((own[kind]["name"].as_str()?, own[kind]["uid"].as_str()?));
+    let (name, uid) = object("serviceaccount")?;
+    let mut user = User::service_account(namespace, name, uid, claims["jti"].as_str()?);
+    let mut bound = vec![Bound::by_uid("serviceaccounts", namespace, name, uid)];
+    for (kind, namespace) in [("pod", namespace), ("node", ""), ("secret", namespace)] {
+        let Some((name, uid)) = object(kind) else { continue };
+        // The node of a pod is told, but only the pod must exist.
+        if bound.len() == 1 {
+            bound.push(Bound::by_uid(&format!("{kind}s"), namespace, name, uid));
+        }
+        if kind != "secret" {
+            for (what, value) in [("name", name), ("uid", uid)] {
+                let fact = format!("authentication.kubernetes.io/{kind}-{what}");
+                user.extra.insert(fact, vec![value.to_owned()]);
+            }
+        }
+    }
+    Some(Issued {
+        user,
+        audiences: texts(&claims["aud"]),
+        expires: Some(Timestamp::from_second(claims["exp"].as_i64()?).ok()?),
+        bound,
+    })
 }
 
 /// The bearer of a good token, and which of the audiences it was asked for it is meant for.
@@ -77,7 +161,8 @@ impl Server {
             expires: None,
             bound: Vec::new(),
         };
-        self.remember(token, issued);
+        let mut tokens = self.tokens.lock().unwrap_or_else(PoisonError::into_inner);
+        tokens.insert(token.to_owned(), issued);
     }
 
     /// The user that a bearer token stands for.
@@ -87,9 +172,12 @@ impl Server {
 
     /// Who bears a token that is meant for one of these audiences (none: this API server), or what is wrong with it.
     pub(crate) fn bearer(&self, token: &str, audiences: &[String]) -> Result<Bearer, String> {
-        let tokens = self.tokens.lock().unwrap_or_else(PoisonError::into_inner);
-        let issued = tokens.get(token).cloned().ok_or(UNKNOWN)?;
-        drop(tokens);
+        let trusted = || {
+            let tokens = self.tokens.lock().unwrap_or_else(PoisonError::into_inner);
+            tokens.get(token).cloned()
+        };
+        let signed = || claimed(token, &self.signer.claims(token)?);
+        let issued = trusted().or_else(signed).ok_or(UNKNOWN)?;
         let here = [ISSUER.to_owned()];
         let wanted = if audiences.is_empty() { &here } else { audiences };
         let refused = |why: &str| Err(format!("[{UNKNOWN}, {why}]"));
@@ -114,7 +202,7 @@ impl Server {
         for (i, bound) in issued.bound.iter().enumerate() {
             let found = self.store.get(&bound.resource, &bound.key).map(|entry| entry.value());
             match found {
-                Some(found) if metadata::text(&found, "uid") == bound.uid => {}
+                Some(found) if bound.is(&found) => {}
                 // The first is the account itself.
                 None if i == 0 => return refused(&ApiError::not_found(&bound.resource, &bound.key.name).message),
                 _ => return refused("service account token has been invalidated"),
@@ -130,32 +218,15 @@ impl Server {
     pub(crate) fn issue_for_secret(&self, account: &Value, secret: &Value) -> String {
         let text = metadata::text;
         let (namespace, name, uid) = (text(account, "namespace"), text(account, "name"), text(account, "uid"));
-        let mut user = User::service_account(namespace, name, uid, "");
-        // These tokens have no id that a user could be told by.
-        user.extra.clear();
+        let subject = User::service_account(namespace, name, uid, "").name;
         let claims = json!({
-            "iss": LEGACY_ISSUER, "sub": user.name,
+            "iss": LEGACY_ISSUER, "sub": subject,
             "kubernetes.io/serviceaccount/namespace": namespace,
             "kubernetes.io/serviceaccount/secret.name": text(secret, "name"),
             "kubernetes.io/serviceaccount/service-account.name": name,
             "kubernetes.io/serviceaccount/service-account.uid": uid,
         });
-        let token = encode(&claims, &self.entropy.uid());
-        let issued = Issued {
-            user,
-            audiences: vec![ISSUER.to_owned()],
-            expires: None,
-            bound: vec![Bound::to("serviceaccounts", account), Bound::to("secrets", secret)],
-        };
-        self.remember(&token, issued);
-        token
-    }
-
-    fn remember(&self, token: &str, issued: Issued) {
-        self.tokens
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(token.to_owned(), issued);
+        self.signer.sign(&claims)
     }
 }
 
@@ -190,7 +261,7 @@ pub(crate) async fn issue(call: &Call) -> Result<Reply, ApiError> {
     };
     let expires = call.now.saturating_add(SignedDuration::from_secs(lifetime));
     let expires = expires.unwrap_or(call.now);
-    let token = sign(call, &account, &audiences, expires, bound);
+    let token = sign(call, &account, &audiences, expires, &bound);
     let (namespace, name) = (metadata::text(&account, "namespace"), metadata::text(&account, "name"));
     let uid = metadata::text(&account, "uid");
     let answer = json!({
@@ -256,7 +327,7 @@ fn bound_objects(call: &Call, account: &Value, reference: &Value) -> Result<Vec<
     }
     let bound = Bound::to(plural, &object);
     let uid = text("uid");
-    if !uid.is_empty() && uid != bound.uid {
+    if !uid.is_empty() && uid != bound.uid() {
         let why = format!(
             "the UID in the bound object reference ({uid}) does not match the UID in record. The object might have been deleted and then recreated"
         );
@@ -273,48 +344,18 @@ fn bound_objects(call: &Call, account: &Value, reference: &Value) -> Result<Vec<
         .collect())
 }
 
-/// Makes a token and remembers it.
-fn sign(call: &Call, account: &Value, audiences: &[String], expires: Timestamp, bound: Vec<Bound>) -> String {
+/// Makes a token.
+fn sign(call: &Call, account: &Value, audiences: &[String], expires: Timestamp, bound: &[Bound]) -> String {
     let id = call.server.entropy.uid();
     let (namespace, name) = (metadata::text(account, "namespace"), metadata::text(account, "name"));
     let uid = metadata::text(account, "uid");
-    let mut user = User::service_account(namespace, name, uid, &id);
     let mut own = json!({"namespace": namespace, "serviceaccount": {"name": name, "uid": uid}});
-    for object in &bound {
-        let kind = object.resource.plural.trim_end_matches('s');
-        own[kind] = object.claim();
-        if kind != "secret" {
-            for (what, value) in [("name", &object.key.name), ("uid", &object.uid)] {
-                let fact = format!("authentication.kubernetes.io/{kind}-{what}");
-                user.extra.insert(fact, vec![value.clone()]);
-            }
-        }
+    for object in bound {
+        own[object.resource.plural.trim_end_matches('s')] = object.claim();
     }
     let claims = json!({
         "aud": audiences, "exp": expires.as_second(), "iat": call.now.as_second(), "nbf": call.now.as_second(),
-        "iss": ISSUER, "jti": id, "sub": user.name, "kubernetes.io": own,
+        "iss": ISSUER, "jti": id, "sub": User::service_account(namespace, name, uid, &id).name, "kubernetes.io": own,
     });
-    let token = encode(&claims, &call.server.entropy.uid());
-    let issued = Issued {
-        user,
-        audiences: audiences.to_vec(),
-        expires: Some(expires),
-        bound: [Bound::to("serviceaccounts", account)]
-            .into_iter()
-            .chain(bound.into_iter().take(1))
-            .collect(),
-    };
-    call.server.remember(&token, issued);
-    token
-}
-
-fn encode(claims: &Value, signature: &str) -> String {
-    let part = |text: String| URL_SAFE_NO_PAD.encode(text);
-    let header = json!({"alg": "none", "typ": "JWT"});
-    format!(
-        "{}.{}.{}",
-        part(header.to_string()),
-        part(claims.to_string()),
-        part(signature.to_owned())
-    )
+    call.server.signer.sign(&claims)
 }

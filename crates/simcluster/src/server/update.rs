@@ -8,11 +8,11 @@ use super::media::{APPLY_PATCH, media_type};
 use super::output::{Document, Reply};
 use super::patch::Patch;
 use super::webhook::{self, Operation, Write};
-use super::{Call, admission, apply, custom, scale};
+use super::{Call, admission, apply, convert, custom, escalation, quota, scale};
 use crate::registry::{Form, Subresource};
 use crate::rules::{kinds, metadata};
 use crate::status::{ApiError, FieldError};
-use crate::store::{Entry, Expect};
+use crate::store::Entry;
 
 /// How often a write starts again because another one came first.
 const ATTEMPTS_MAX: usize = 64;
@@ -179,13 +179,13 @@ pub(crate) async fn rewrite(
             .store
             .get(&call.resource().storage, &call.key())
             .ok_or_else(|| call.not_found())?;
-        let old = entry.value();
+        let old = convert::load(call, &entry).await?;
         let mut new = change(&old)?;
         check_revision(call, &old, &new)?;
         let mut warnings = prepare(call, &old, &mut new, dry_run).await?;
         warnings.extend(metadata::warnings(call.resource(), Some(&old), &new));
         check_size(&new, entry.bytes.len() + call.body.bytes.len())?;
-        if dry_run || new == old || commit(call, &entry, &old, &mut new) {
+        if dry_run || commit(call, &entry, &old, &mut new).await? {
             return Ok(Written { object: new, warnings });
         }
     }
@@ -216,8 +216,10 @@ async fn prepare(call: &Call, old: &Value, new: &mut Value, dry_run: bool) -> Re
     if writes_whole(call) && !kinds::keeps_generation(resource) {
         metadata::count_generation(resource, resource.has(Subresource::Status), old, new);
     }
+    escalation::check(call, Some(old), new)?;
     let warnings = if new == old { Vec::new() } else { judge(call, old, new)? };
     validate(call, old, new, (&options, dry_run)).await?;
+    quota::charge(call, new, Some(old), dry_run)?;
     Ok(warnings)
 }
 
@@ -260,10 +262,14 @@ fn judge(call: &Call, old: &Value, new: &Value) -> Result<Vec<String>, ApiError>
 /// What the mutating webhooks make of the new object. They see the Scale where the client wrote that.
 async fn mutate(call: &Call, old: &Value, new: &Value, how: (&Value, bool)) -> Result<Option<Value>, ApiError> {
     let Some(paths) = scale::shown_paths(call) else {
-        return webhook::mutate(call, change(old, new, how)).await;
+        let again = |object: &mut Value| {
+            admission::update(call, object);
+            Ok(())
+        };
+        return webhook::mutate(call, change(old, new, how), again).await;
     };
     let (old, shown) = (scale::scale_of(&paths, old), scale::scale_of(&paths, new));
-    let mutated = webhook::mutate(call, change(&old, &shown, how)).await?;
+    let mutated = webhook::mutate(call, change(&old, &shown, how), |_| Ok(())).await?;
     Ok(mutated.map(|scale| scale::with_replicas(&paths, new, &scale)))
 }
 
@@ -337,14 +343,15 @@ fn confine(call: &Call, old: &Value, new: &mut Value) {
 }
 
 /// Writes the object, or removes it if the last thing that kept it is gone. `false`: somebody else was first.
-fn commit(call: &Call, entry: &Entry, old: &Value, new: &mut Value) -> bool {
+async fn commit(call: &Call, entry: &Entry, old: &Value, new: &mut Value) -> Result<bool, ApiError> {
     let (store, resource) = (&call.server.store, call.resource());
-    let (key, revision) = (call.key(), entry.revision);
+    if new == old && convert::is_served_as_stored(call, entry.revision) {
+        return Ok(true);
+    }
     if kinds::is_released(resource, old, new) {
         // Watchers get the object as it was stored; the writer gets what it wrote.
-        return store.delete(&resource.storage, &key, revision).is_ok();
+        return Ok(store.delete(&resource.storage, &call.key(), entry.revision).is_ok());
     }
-    store
-        .put(&resource.storage, &key, Expect::Revision(revision), new)
-        .is_ok()
+    let written = convert::put(call, &call.key(), Some(entry), new).await?;
+    Ok(written.is_some())
 }

@@ -8,14 +8,14 @@ use futures::stream::{self, StreamExt};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep_until};
 
-use super::Call;
 use super::media::View;
 use super::output::{Content, Document, Reply, envelope};
 use super::read::{Selection, list_options_invalid};
 use super::tables::Columns;
+use super::{Call, convert};
 use crate::rules::metadata;
 use crate::status::{ApiError, FieldError};
-use crate::store::{self, Compacted, Event, EventKind, Subscription};
+use crate::store::{Compacted, Event, EventKind, Subscription};
 
 /// How long a watch stays open when the client does not say.
 const TIMEOUT_DEFAULT: Duration = Duration::from_secs(45 * 60);
@@ -38,11 +38,14 @@ pub(crate) async fn open(call: &Call) -> Result<Reply, ApiError> {
     let mut columns = Columns::default();
     let begun = match start {
         Start::After(revision) => Ok(revision),
-        Start::Everything { end_mark, not_before } => call.reach(not_before).await.map(|()| {
-            let (lines, revision) = everything(call, &selection, &mut columns, end_mark && bookmarks);
-            pending.extend(Some(lines).filter(|lines| !lines.is_empty()));
-            revision
-        }),
+        Start::Everything { end_mark, not_before } => match call.reach(not_before).await {
+            Ok(()) => {
+                let (lines, revision) = everything(call, &selection, &mut columns, end_mark && bookmarks).await?;
+                pending.extend(Some(lines).filter(|lines| !lines.is_empty()));
+                Ok(revision)
+            }
+            Err(error) => Err(error),
+        },
     };
     let subscribed = begun.and_then(|from| {
         let subscription = call.server.store.subscribe(&call.resource().storage, from);
@@ -67,21 +70,27 @@ pub(crate) async fn open(call: &Call) -> Result<Reply, ApiError> {
 }
 
 /// All objects that there are, as if they were new, and perhaps the mark behind them; and the revision that this shows.
-fn everything(call: &Call, selection: &Selection, columns: &mut Columns, end_mark: bool) -> (Bytes, u64) {
+async fn everything(
+    call: &Call,
+    selection: &Selection,
+    columns: &mut Columns,
+    end_mark: bool,
+) -> Result<(Bytes, u64), ApiError> {
     let page = call
         .server
         .store
         .list(&call.resource().storage, call.place.namespace.as_deref());
     let mut lines = BytesMut::new();
-    for (_, entry) in page.items {
-        if let Some(document) = selected(call, selection, Document::Stored(entry.bytes)) {
+    let stored = page.items.into_iter().map(|(_, entry)| (entry.revision, entry.bytes));
+    for document in convert::load_all(call, stored.collect()).await? {
+        if let Some(document) = selected(call, selection, document) {
             put_line(EventKind::Added, &encode(call, document, columns), &mut lines);
         }
     }
     if end_mark {
         lines.put(bookmark(call, page.revision, true));
     }
-    (lines.freeze(), page.revision)
+    Ok((lines.freeze(), page.revision))
 }
 
 /// Where a watch begins.
@@ -108,10 +117,12 @@ impl Start {
         }
         if !initial && !matching.is_empty() {
             let why = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided";
-            return Err(list_options_invalid(&[FieldError::forbidden(
-                "resourceVersionMatch",
-                why,
-            )]));
+            let forbidden = FieldError::forbidden("resourceVersionMatch", why);
+            let allowed = ["NotOlderThan"];
+            let unknown =
+                (matching != allowed[0]).then(|| FieldError::not_supported("resourceVersionMatch", matching, &allowed));
+            let problems: Vec<FieldError> = [Some(forbidden), unknown].into_iter().flatten().collect();
+            return Err(list_options_invalid(&problems));
         }
         let revision = call.revision_parameter()?;
         Ok(match revision {
@@ -152,11 +163,8 @@ impl State {
             tokio::select! {
                 biased;
                 events = subscription.next() => match events {
-                    Ok(events) => self.take(&events),
-                    Err(compacted) => {
-                        self.subscription = None;
-                        self.pending.push_back(told(&too_old(from, compacted)));
-                    }
+                    Ok(events) => self.take(&events).await,
+                    Err(compacted) => self.end_with(&too_old(from, compacted)),
                 },
                 () = sleep_until(bookmark_at), if self.next_bookmark.is_some() => {
                     self.next_bookmark = next_bookmark(self.end);
@@ -164,13 +172,10 @@ impl State {
                     match subscription.ready() {
                         Ok(events) => {
                             let seen = subscription.cursor();
-                            self.take(&events);
+                            self.take(&events).await;
                             self.pending.push_back(bookmark(&self.call, seen, false));
                         }
-                        Err(compacted) => {
-                            self.subscription = None;
-                            self.pending.push_back(told(&too_old(from, compacted)));
-                        }
+                        Err(compacted) => self.end_with(&too_old(from, compacted)),
                     }
                 }
                 () = sleep_until(self.end) => return None,
@@ -178,15 +183,29 @@ impl State {
         }
     }
 
-    fn take(&mut self, events: &[Event]) {
+    /// Says why it has nothing more to say.
+    fn end_with(&mut self, error: &ApiError) {
+        self.subscription = None;
+        self.pending.push_back(told(error));
+    }
+
+    async fn take(&mut self, events: &[Event]) {
         let namespace = self.call.place.namespace.as_deref();
         let mut lines = BytesMut::new();
         for event in events
             .iter()
             .filter(|event| namespace.is_none_or(|ns| event.key.namespace == ns))
         {
-            if let Some((kind, document)) = select(&self.call, &self.selection, event) {
-                put_line(kind, &encode(&self.call, document, &mut self.columns), &mut lines);
+            match select(&self.call, &self.selection, event).await {
+                Ok(Some((kind, document))) => {
+                    put_line(kind, &encode(&self.call, document, &mut self.columns), &mut lines);
+                }
+                Ok(None) => {}
+                Err(error) => {
+                    self.pending
+                        .extend(Some(lines.freeze()).filter(|lines| !lines.is_empty()));
+                    return self.end_with(&error);
+                }
             }
         }
         if !lines.is_empty() {
@@ -203,12 +222,38 @@ fn next_bookmark(end: Instant) -> Option<Instant> {
 }
 
 /// What a watcher with a selector sees of a change: objects enter, change within, and leave its selection.
-fn select(call: &Call, selection: &Selection, event: &Event) -> Option<(EventKind, Document)> {
+async fn select(call: &Call, selection: &Selection, event: &Event) -> Result<Option<(EventKind, Document)>, ApiError> {
+    // What is gone was stored before, in the version of that time.
+    let previous = event
+        .previous
+        .as_ref()
+        .map(|entry| (entry.revision, entry.bytes.clone()));
+    let written = match (event.kind, &previous) {
+        (EventKind::Deleted, Some((revision, _))) => *revision,
+        _ => event.revision,
+    };
+    let object = (written, event.object.clone());
+    let stored: Vec<_> = previous
+        .filter(|_| !selection.is_empty())
+        .into_iter()
+        .chain([object])
+        .collect();
+    let mut loaded = convert::load_all(call, stored).await?;
+    let Some(object) = loaded.pop() else { return Ok(None) };
     if selection.is_empty() {
-        return Some((event.kind, Document::Stored(event.object.clone())));
+        return Ok(Some((event.kind, object)));
     }
-    let object = store::decode(&event.object);
-    let previous = event.previous.as_ref().map(store::Entry::value);
+    let (object, previous) = (object.into_value(), loaded.pop().map(Document::into_value));
+    Ok(selected_change(call, selection, event, object, previous))
+}
+
+fn selected_change(
+    call: &Call,
+    selection: &Selection,
+    event: &Event,
+    object: Value,
+    previous: Option<Value>,
+) -> Option<(EventKind, Document)> {
     let matches = |object: &Value| selection.matches(&call.selectable_form(object));
     let before = previous.as_ref().is_some_and(matches);
     let after = event.kind != EventKind::Deleted && matches(&object);

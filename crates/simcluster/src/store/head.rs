@@ -38,7 +38,7 @@ pub struct Owner {
 }
 
 impl Head {
-    pub(super) fn of(object: &Value) -> Self {
+    pub(crate) fn of(object: &Value) -> Self {
         // A field of the wrong type says nothing; the rules let none in.
         let mut head = Head::deserialize(&object["metadata"]).unwrap_or_default();
         head.node = object["spec"]["nodeName"].as_str().unwrap_or_default().to_owned();

@@ -14,6 +14,7 @@
 //! version of its kind by putting another prefix before it.
 
 mod head;
+mod journal;
 mod subscription;
 mod table;
 #[cfg(test)]
@@ -29,6 +30,8 @@ use serde_json::Value;
 use tokio::sync::{mpsc, watch};
 
 pub use head::{Head, Owner};
+pub use journal::NotKept;
+pub(crate) use journal::{Journal, Kept, Note, Stored};
 pub use subscription::Subscription;
 use table::Table;
 
@@ -194,9 +197,14 @@ pub struct Store {
 
 struct Inner {
     revision: u64,
+    /// Nothing is known of what happened up to here.
+    oldest: u64,
     tables: BTreeMap<ResourceName, Table>,
     taps: Vec<Tap>,
     observer: Option<Box<Observer>>,
+    /// Where writes are kept, if they are, and the last one that is.
+    journal: Option<Journal>,
+    visible: u64,
 }
 
 type Observer = dyn Fn(&ResourceName, &Event) + Send;
@@ -236,9 +244,12 @@ impl Store {
     pub fn new(history_per_resource: usize) -> Self {
         let inner = Inner {
             revision: 1,
+            oldest: 0,
             tables: BTreeMap::new(),
             taps: Vec::new(),
             observer: None,
+            journal: None,
+            visible: 0,
         };
         Self {
             inner: Mutex::new(inner),
@@ -263,7 +274,8 @@ impl Store {
 
     /// The oldest revision of a resource that can still be read or watched from.
     pub fn oldest(&self, resource: &ResourceName) -> u64 {
-        self.lock().tables.get(resource).map_or(0, |t| t.history.oldest())
+        let inner = self.lock();
+        inner.tables.get(resource).map_or(inner.oldest, |t| t.history.oldest())
     }
 
     /// How many objects a resource has.
@@ -278,6 +290,7 @@ impl Store {
         let revision = request.at.map_or(now, |at| at.min(now));
         match inner.tables.get(resource) {
             Some(table) => table.page(revision, request),
+            None if request.at.is_some_and(|at| at < inner.oldest) => Err(Compacted { oldest: inner.oldest }),
             None => Ok(Page {
                 revision,
                 items: Vec::new(),
@@ -393,6 +406,12 @@ impl Store {
         self.lock().observer = Some(Box::new(observer));
     }
 
+    /// The revision of the newest change of a collection; 0 if nothing was ever written to it.
+    pub(crate) fn changed(&self, resource: &ResourceName) -> u64 {
+        let inner = self.lock();
+        inner.tables.get(resource).map_or(0, |table| *table.signal.borrow())
+    }
+
     /// Forgets the history up to and including `revision`; reads and watches from before it then end in 410.
     pub fn compact(&self, revision: u64) {
         let mut inner = self.lock();
@@ -411,8 +430,8 @@ impl Store {
 impl Inner {
     fn table(&mut self, resource: &ResourceName) -> &mut Table {
         if !self.tables.contains_key(resource) {
-            self.tables
-                .insert(resource.clone(), Table::new(watch::Sender::new(self.revision)));
+            let table = Table::new(watch::Sender::new(self.revision), self.oldest);
+            self.tables.insert(resource.clone(), table);
         }
         self.tables.get_mut(resource).expect("inserted above")
     }
@@ -423,9 +442,13 @@ impl Inner {
             observer(resource, &event);
         }
         self.taps.retain(|tap| tap.pass(resource, &event));
+        let is_visible = self.note(resource, &event);
         let table = self.table(resource);
-        table.signal.send_replace(event.revision);
+        let revision = event.revision;
         table.history.push(event, history_max);
+        if is_visible {
+            table.signal.send_replace(revision);
+        }
     }
 }
 

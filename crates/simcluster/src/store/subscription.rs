@@ -44,8 +44,9 @@ impl Subscription {
     pub fn ready(&mut self) -> Result<Vec<Event>, Compacted> {
         self.signal.mark_unchanged();
         let mut inner = self.store.lock();
-        let now = inner.revision;
-        let events = inner.table(&self.resource).history.after(self.cursor, BATCH)?;
+        let now = inner.visible();
+        let mut events = inner.table(&self.resource).history.after(self.cursor, BATCH)?;
+        events.truncate(events.partition_point(|event| event.revision <= now));
         // A cursor from the future stays there: such a watch is silent until the store catches up.
         self.cursor = match events.last() {
             Some(last) => last.revision,

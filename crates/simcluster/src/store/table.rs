@@ -17,10 +17,15 @@ pub(super) struct Table {
 }
 
 impl Table {
-    pub(super) fn new(signal: watch::Sender<u64>) -> Self {
+    /// An empty table that knows nothing of what happened up to `oldest`.
+    pub(super) fn new(signal: watch::Sender<u64>, oldest: u64) -> Self {
+        let history = History {
+            compacted: oldest,
+            ..History::default()
+        };
         Self {
             objects: BTreeMap::new(),
-            history: History::default(),
+            history,
             signal,
         }
     }

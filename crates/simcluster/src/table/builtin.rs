@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::age::since;
-use super::pod;
+use super::{endpoints, pod, workloads};
 
 /// Makes the cells of one object.
 pub(super) type Cells = fn(&Value, Timestamp) -> Vec<Value>;
@@ -35,6 +35,10 @@ pub(super) fn cells_of(kind: &str) -> Cells {
         "ServiceAccount" | "ResourceClaimTemplate" | "DeviceClass" => {
             |object, now| vec![name(object), age(object, now)]
         }
+        "Deployment" => workloads::deployment,
+        "NetworkPolicy" => workloads::policy,
+        "Endpoints" => endpoints::endpoints,
+        "EndpointSlice" => endpoints::slice,
         "Event" => event,
         "Lease" => |object, now| {
             vec![
@@ -49,6 +53,7 @@ pub(super) fn cells_of(kind: &str) -> Cells {
         "PriorityClass" => priority_class,
         "RoleBinding" | "ClusterRoleBinding" => role_binding,
         "ResourceClaim" => resource_claim,
+        "ResourceQuota" => resource_quota,
         "ResourceSlice" => resource_slice,
         "ValidatingWebhookConfiguration" | "MutatingWebhookConfiguration" => |object, now| {
             vec![
@@ -99,7 +104,7 @@ pub(super) fn age(object: &Value, now: Timestamp) -> Value {
     since(time(object, "/metadata/creationTimestamp"), now).into()
 }
 
-fn name(object: &Value) -> Value {
+pub(super) fn name(object: &Value) -> Value {
     text(object, "/metadata/name").into()
 }
 
@@ -381,6 +386,28 @@ fn role_binding(object: &Value, now: Timestamp) -> Vec<Value> {
         subjects("User"),
         subjects("Group"),
         subjects("ServiceAccount"),
+    ]
+}
+
+/// What is used of what is allowed: requests and counts first, limits apart.
+fn resource_quota(object: &Value, now: Timestamp) -> Vec<Value> {
+    let (mut requests, mut limits) = (Vec::new(), Vec::new());
+    for (resource, hard) in fields(object, "/status/hard") {
+        // What nobody uses yet is told as zero.
+        let used = object["status"]["used"]
+            .get(resource)
+            .map_or_else(|| "0".to_owned(), shown);
+        let told = format!("{resource}: {used}/{}", shown(hard));
+        match resource.starts_with("limits.") {
+            true => limits.push(told),
+            false => requests.push(told),
+        }
+    }
+    vec![
+        name(object),
+        requests.join(", ").into(),
+        limits.join(", ").into(),
+        age(object, now),
     ]
 }
 

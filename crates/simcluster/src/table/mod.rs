@@ -5,8 +5,10 @@
 
 mod age;
 mod builtin;
+mod endpoints;
 mod jsonpath;
 mod pod;
+mod workloads;
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;

@@ -116,7 +116,7 @@ where
             if response["uid"].is_null() {
                 response["uid"] = request["uid"].clone();
             }
-            let answer = json!({"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "response": response});
+            let answer = json!({"kind": review["kind"], "apiVersion": review["apiVersion"], "response": response});
             Ok::<_, hyper::Error>(Response::new(Full::new(Bytes::from(answer.to_string()))))
         }
     });

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use grove_simcluster::door::Door;
+use grove_simcluster::store::{Expect, Key, ResourceName};
 use grove_simcluster::{Cluster, User};
 use http::Request;
 use kube::client::Body;
@@ -308,12 +309,66 @@ async fn hooks_learn_who_asks() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn hooks_that_want_to_know_of_later_changes_are_asked_again() {
+    // The maps that every namespace gets are there: nobody else asks.
+    let cluster = settled().await;
+    let server = HookServer::on_pipe(&cluster, HOOK, |path, request| {
+        match (path, &request["object"]["data"]["b"]) {
+            ("/add", Value::Null) => patch_with(json!([{"op": "add", "path": "/data/b", "value": "1"}])),
+            _ => allow(),
+        }
+    });
+    let hook = |name: &str, path: &str, policy: &str| {
+        webhook(name, server.client_config(path), json!({"reinvocationPolicy": policy}))
+    };
+    let hooks = json!([
+        hook("a.hook.test", "/first", "IfNeeded"),
+        hook("b.hook.test", "/never", "Never"),
+        hook("c.hook.test", "/add", "IfNeeded"),
+        hook("d.hook.test", "/last", "IfNeeded"),
+    ]);
+    configure(&cluster, "mutating", "m", hooks).await;
+    assert_eq!(post(&cluster, MAPS, &map("m")).await.body["data"]["b"], "1");
+    let seen: Vec<String> = server.seen.lock().unwrap().drain(..).map(|(path, _)| path).collect();
+    assert_eq!(seen, ["/first", "/never", "/add", "/last", "/first"]);
+    // Nobody changes anything: nobody is asked again.
+    let mut whole = map("n");
+    whole["data"]["b"] = json!("2");
+    post(&cluster, MAPS, &whole).await;
+    assert_eq!(server.take().len(), 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_container_that_a_hook_adds_gets_what_every_container_gets() {
+    let cluster = cluster();
+    let server = HookServer::on_pipe(&cluster, HOOK, |_, _| {
+        patch_with(json!([{"op": "add", "path": "/spec/containers/-", "value": {"name": "side", "image": "s"}}]))
+    });
+    let rule = json!([{"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]}]);
+    let hook = webhook("p.hook.test", server.client_config("/"), json!({"rules": rule}));
+    configure(&cluster, "mutating", "m", json!([hook])).await;
+    let pod = json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+    let made = post(&cluster, "/api/v1/namespaces/default/pods", &pod).await;
+    let spec = &made.body["spec"];
+    let mounts = |i: usize| spec["containers"][i]["volumeMounts"][0]["name"].clone();
+    assert!(mounts(0).is_string(), "{}", made.text);
+    assert_eq!(mounts(0), mounts(1));
+    assert_eq!(spec["volumes"].as_array().unwrap().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_dry_run_reaches_only_hooks_without_side_effects() {
     let (cluster, server) = guarded(json!({}), |_, _| allow()).await;
     let made = post(&cluster, &format!("{MAPS}?dryRun=All"), &map("m")).await;
     assert_eq!((made.code, server.take()[0]["dryRun"].clone()), (201, json!(true)));
+    // Such a hook is not accepted any more, but an old cluster may have one.
     let loud = webhook("w.hook.test", server.client_config("/"), json!({"sideEffects": "Some"}));
-    configure(&cluster, "validating", "w", json!([loud])).await;
+    let resource = ResourceName::new("admissionregistration.k8s.io", "validatingwebhookconfigurations");
+    let mut stored = json!({"metadata": {"name": "w"}, "webhooks": [loud]});
+    let put = cluster
+        .store()
+        .put(&resource, &Key::new("", "w"), Expect::Absent, &mut stored);
+    put.unwrap();
     let refused = post(&cluster, &format!("{MAPS}?dryRun=All"), &map("m")).await;
     assert_eq!((refused.code, refused.reason()), (400, "BadRequest"));
     assert_eq!(

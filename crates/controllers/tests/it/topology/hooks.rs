@@ -12,6 +12,15 @@ use crate::support::{OPERATOR, World};
 
 const HOST: &str = "grove-operator.grove-system.svc";
 
+/// Where the API server is told to ask: at `HOST`.
+pub(crate) fn endpoint() -> Endpoint {
+    Endpoint::Service {
+        namespace: "grove-system".into(),
+        name: "grove-operator".into(),
+        port: 443,
+    }
+}
+
 impl World {
     /// Lets the API server ask the operator's webhooks, as that configuration has them, before it stores our objects.
     pub(crate) async fn serve_webhooks(&self, text: &str) {
@@ -40,12 +49,7 @@ impl World {
     }
 
     async fn register(&self, policy: &Policy, authorities: &str) {
-        let endpoint = Endpoint::Service {
-            namespace: "grove-system".into(),
-            name: "grove-operator".into(),
-            port: 443,
-        };
-        let registration = registration(policy, &endpoint, Some(authorities));
+        let registration = registration(policy, &endpoint(), Some(authorities));
         let mutating = Api::<MutatingWebhookConfiguration>::all(self.client.clone());
         let validating = Api::<ValidatingWebhookConfiguration>::all(self.client.clone());
         let (delete, every) = (DeleteParams::default(), ListParams::default());

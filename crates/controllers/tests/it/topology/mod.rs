@@ -5,7 +5,7 @@
 
 mod backends;
 mod domains;
-mod hooks;
+pub(crate) mod hooks;
 mod kai;
 pub(crate) mod kit;
 mod many;

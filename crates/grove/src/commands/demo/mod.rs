@@ -1,5 +1,6 @@
 //! `grove demo`: operator, scheduler and the page on the embedded cluster, nothing else needed.
 
+mod grant;
 mod story;
 
 use std::collections::BTreeSet;
@@ -10,6 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow};
 use grove_api::ClusterTopology;
 use grove_api::config::{self, Overrides};
+use grove_api::rights::Home;
 use grove_api::topology::DEFAULT_TOPOLOGY_NAME;
 use grove_scheduler::Scheduler;
 use grove_simcluster::{NodeSpec, User};
@@ -25,14 +27,14 @@ use tokio_util::sync::CancellationToken;
 use crate::admission::{self, Serving};
 use crate::commands::cluster::Nodes;
 use crate::commands::scheduler;
-use crate::embedded::{self, Embedded};
+use crate::embedded::{self, Embedded, Wanted};
 use crate::exit::{self, Failure};
 use crate::racks::{LEVELS, Racks};
 use crate::{client, controllers};
 use story::Story;
 
 const OPERATOR: &str = "system:serviceaccount:kube-system:grove-operator";
-const SCHEDULER: &str = "system:serviceaccount:kube-system:grove-scheduler";
+const NAMESPACE: &str = "kube-system";
 const PAGE_PORT: u16 = 8080;
 const STOP_MAX: Duration = Duration::from_secs(2);
 /// Everything happens in this process; what takes longer does not happen.
@@ -79,7 +81,12 @@ async fn tell(args: &Args) -> Result<()> {
     let begun = Instant::now();
     let nodes = Nodes::Count(args.nodes.into()).specs()?;
     let shape = shape(&nodes);
-    let embedded = Embedded::start(nodes, args.listen, embedded::default_kubeconfig()).await?;
+    let wanted = Wanted {
+        nodes,
+        listen: Some(args.listen),
+        ..Wanted::default()
+    };
+    let embedded = Embedded::start(wanted).await?;
     let client = embedded.cluster.client();
     let rack = Racks::holding(args.nodes.into()).hosts;
     let story = Story::new(client.clone(), begun, STEP_MAX, rack);
@@ -177,20 +184,24 @@ impl Running {
 }
 
 /// Starts webhooks, controllers, the scheduler and the page as `grove operator` and `grove scheduler` do, under names of
-/// their own.
+/// their own and with their rights.
 async fn start(embedded: &Embedded) -> Result<Running> {
     let loaded = config::parse(include_bytes!("operator.yaml"), &Overrides::default());
     let mut configuration = loaded.map_err(|errors| anyhow!("{}", errors[0]))?.configuration;
-    let client = embedded
-        .cluster
-        .client_as(User::named(OPERATOR, &["system:serviceaccounts"]));
+    let home = Home {
+        namespace: NAMESPACE,
+        secret: &configuration.server.webhooks.secret_name,
+        lease: &configuration.leader_election.resource_name,
+    };
+    grant::grant(&embedded.cluster.client(), &home).await?;
+    let client = embedded.cluster.client_as(User::controller("grove-operator"));
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
     configuration.server.webhooks.listener.port = listener.local_addr()?.port();
     let cluster = client::Cluster {
         client: client.clone(),
         lease_client: client.clone(),
         address: embedded.listener.address().to_string(),
-        namespace: "kube-system".to_owned(),
+        namespace: NAMESPACE.to_owned(),
         is_inside: false,
     };
     let topology = &configuration.topology_aware_scheduling;
@@ -205,9 +216,7 @@ async fn start(embedded: &Embedded) -> Result<Running> {
         let telemetry = controllers::Telemetry::default();
         controllers::run(client, (&operated, settings, telemetry), stopped).await
     });
-    let client = embedded
-        .cluster
-        .client_as(User::named(SCHEDULER, &["system:serviceaccounts"]));
+    let client = embedded.cluster.client_as(User::controller("grove-scheduler"));
     let scheduler = Scheduler::new(client, scheduler::settings(&configuration));
     let stopped = stop.clone();
     let scheduler = tokio::spawn(async move { scheduler.run(stopped).await });

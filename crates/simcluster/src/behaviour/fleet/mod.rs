@@ -16,6 +16,7 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use serde_json::Value;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+use tokio::sync::oneshot;
 
 use super::{Actor, Writes};
 use crate::store::Key;
@@ -75,6 +76,8 @@ pub struct Fleet {
 #[derive(Debug)]
 enum Command {
     Add(NodeSpec),
+    Adopt,
+    Tell(oneshot::Sender<()>),
     SetUp { node: String, up: bool },
     Exit { pod: Key, container: String, code: i64 },
 }
@@ -83,6 +86,19 @@ impl Fleet {
     /// Makes a node.
     pub fn add(&self, node: NodeSpec) {
         self.send(Command::Add(node));
+    }
+
+    /// Runs the nodes that a fleet made in an earlier life of the cluster, with what is on them.
+    pub(crate) fn adopt(&self) {
+        self.send(Command::Adopt);
+    }
+
+    /// Comes back when all that was asked for so far is done.
+    pub async fn caught_up(&self) {
+        let (told, answer) = oneshot::channel();
+        self.send(Command::Tell(told));
+        // A fleet that is gone has nothing left to do.
+        let _ = answer.await;
     }
 
     /// Stops a node and all that runs on it without a word: 40 seconds later the control plane gives it up.

@@ -19,6 +19,9 @@ const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
 /// Taint of a node that says it cannot run pods, or has not said anything yet.
 const NOT_READY: &str = "node.kubernetes.io/not-ready";
 
+/// What runs the containers of a node of ours, as its status says.
+const RUNTIME: &str = "fake://1";
+
 /// A node to be made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeSpec {
@@ -117,7 +120,7 @@ impl NodeSpec {
                 "capacity": self.capacity, "allocatable": allocatable,
                 "addresses": [{"type": "Hostname", "address": self.name}],
                 "nodeInfo": {
-                    "architecture": "amd64", "bootID": "", "containerRuntimeVersion": "fake://1", "kernelVersion": "6",
+                    "architecture": "amd64", "bootID": "", "containerRuntimeVersion": RUNTIME, "kernelVersion": "6",
                     "kubeProxyVersion": "", "kubeletVersion": "v1.36.3", "machineID": "", "operatingSystem": "linux",
                     "osImage": "fake", "systemUUID": "",
                 },
@@ -157,6 +160,11 @@ impl Taint {
 fn heartbeat(node: &mut Value, mut condition: Value, now: Timestamp) {
     condition["lastHeartbeatTime"] = json!(seconds(now));
     set_condition(&mut node["status"]["conditions"], condition);
+}
+
+/// Whether a fleet made this node.
+pub(super) fn is_ours(node: &Value) -> bool {
+    node["status"]["nodeInfo"]["containerRuntimeVersion"] == RUNTIME
 }
 
 /// The node answers.

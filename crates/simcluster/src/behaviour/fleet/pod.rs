@@ -212,6 +212,23 @@ pub(super) fn restarted(pod: &mut Value, container: &str, now: Timestamp) {
     ready(pod, now);
 }
 
+/// The n-th address for a pod; they begin at 10.128.0.0.
+pub(super) fn ip(n: u32) -> String {
+    let [_, b, c, d] = n.to_be_bytes();
+    format!("10.{}.{c}.{d}", 128 | (b & 0x7f))
+}
+
+/// Which address a pod has; 0 if none of ours.
+pub(super) fn address(pod: &Value) -> u32 {
+    let ip = pod["status"]["podIP"]
+        .as_str()
+        .and_then(|ip| ip.parse::<std::net::Ipv4Addr>().ok());
+    match ip.map(|ip| ip.octets()) {
+        Some([10, b @ 128..=255, c, d]) => u32::from_be_bytes([0, b & 0x7f, c, d]),
+        _ => 0,
+    }
+}
+
 /// A kubelet has come back to a pod that ran: it knows nothing of pauses, and starts what had crashed.
 pub(super) fn resumed(pod: &mut Value, now: Timestamp) {
     let statuses = pod["status"]["containerStatuses"].as_array_mut();

@@ -128,8 +128,31 @@ impl State {
                 self.nodes.insert(spec.name.clone(), None);
                 self.take_stock(&spec.name);
             }
+            Command::Adopt => self.adopt(),
+            Command::Tell(told) => drop(told.send(())),
             Command::SetUp { node, up } => self.set_up(&node, up),
             Command::Exit { pod, container, code } => self.exit(pod, container, code),
+        }
+    }
+
+    /// Our nodes of an earlier life: their kubelets start, and go on from what they find.
+    fn adopt(&mut self) {
+        let (store, now) = (self.actor.server.store.clone(), self.actor.server.clock.now());
+        for (key, entry) in store.list(&nodes(), None).items {
+            if !node::is_ours(&entry.value()) {
+                continue;
+            }
+            self.nodes.insert(key.name.clone(), None);
+            self.actor.modify(&nodes(), &key, |node| {
+                let before = node.clone();
+                node::set_ready(node, now);
+                *node != before
+            });
+        }
+        for (key, entry) in store.list(&pods(), None).items {
+            let pod = entry.value();
+            self.addresses = self.addresses.max(pod::address(&pod));
+            self.resume(&key, &pod);
         }
     }
 
@@ -197,16 +220,22 @@ impl State {
 
     /// A kubelet that starts goes on from what it finds: what was due before has not happened.
     fn take_stock(&mut self, node: &str) {
-        let now = self.actor.server.clock.now();
         for key in self.pods_on(node) {
             self.pods.remove(&key);
             if let Some(pod) = self.actor.get(&pods(), &key) {
-                if pod["status"]["phase"] == "Running" && !metadata::is_terminating(&pod) {
-                    self.write(&key, |pod| pod::resumed(pod, now));
-                }
-                self.look_at(&key, &pod);
+                self.resume(&key, &pod);
             }
         }
+    }
+
+    /// Goes on with a pod that a kubelet finds when it starts.
+    fn resume(&mut self, key: &Key, pod: &Value) {
+        let is_ours = pod["spec"]["nodeName"].as_str().is_some_and(|node| self.is_up(node));
+        if is_ours && pod["status"]["phase"] == "Running" && !metadata::is_terminating(pod) {
+            let now = self.actor.server.clock.now();
+            self.write(key, |pod| pod::resumed(pod, now));
+        }
+        self.look_at(key, pod);
     }
 
     fn pods_on(&self, node: &str) -> Vec<Key> {
@@ -332,8 +361,7 @@ impl State {
         let now = self.actor.server.clock.now();
         let Some(container) = object["spec"]["initContainers"].get(init) else {
             self.addresses += 1;
-            let [_, b, c, d] = self.addresses.to_be_bytes();
-            let ip = format!("10.{}.{c}.{d}", 128 | (b & 0x7f));
+            let ip = pod::ip(self.addresses);
             self.write(&key, |pod| pod::started(pod, &ip, now));
             return self.step_after(self.options.ready_delay, key, run, Step::Ready);
         };

@@ -19,13 +19,32 @@ const GRACE_SECS_DEFAULT: i64 = 30;
 
 /// Fills in what the author left out.
 pub fn default(pod: &mut Value) {
+    default_spec(&mut pod["spec"]);
     let spec = &mut pod["spec"];
+    set_default(spec, "enableServiceLinks", json!(true));
+    for list in ["initContainers", "containers"] {
+        for container in items_mut(spec, list) {
+            request_limits(&mut container["resources"]);
+        }
+    }
+    if let Some(status) = pod.get_mut("status") {
+        default_status(status);
+    }
+}
+
+/// The same for the pods that are to be made of a template. What depends on the whole pod is filled in when one is made.
+pub(super) fn default_template(template: &mut Value) {
+    set_default(template, "metadata", json!({}));
+    set_default(template, "spec", json!({}));
+    default_spec(&mut template["spec"]);
+}
+
+fn default_spec(spec: &mut Value) {
     set_default(spec, "restartPolicy", json!("Always"));
     set_default(spec, "terminationGracePeriodSeconds", json!(GRACE_SECS_DEFAULT));
     set_default(spec, "dnsPolicy", json!("ClusterFirst"));
     set_default(spec, "securityContext", json!({}));
     set_default(spec, "schedulerName", json!("default-scheduler"));
-    set_default(spec, "enableServiceLinks", json!(true));
     for list in ["initContainers", "containers"] {
         items_mut(spec, list).for_each(default_container);
     }
@@ -46,10 +65,33 @@ pub fn default(pod: &mut Value) {
     if let Some(account) = spec.get("serviceAccountName").cloned() {
         spec["serviceAccount"] = account;
     }
-    if let Some(status) = pod.get_mut("status") {
-        for condition in items_mut(status, "conditions") {
-            set_default(condition, "lastProbeTime", Value::Null);
-            set_default(condition, "lastTransitionTime", Value::Null);
+}
+
+fn default_status(status: &mut Value) {
+    for condition in items_mut(status, "conditions") {
+        set_default(condition, "lastProbeTime", Value::Null);
+        set_default(condition, "lastTransitionTime", Value::Null);
+    }
+    for list in [
+        "initContainerStatuses",
+        "containerStatuses",
+        "ephemeralContainerStatuses",
+    ] {
+        items_mut(status, list).for_each(default_container_status);
+    }
+}
+
+/// What Go's types always show, known or not.
+fn default_container_status(status: &mut Value) {
+    for field in ["state", "lastState"] {
+        set_default(status, field, json!({}));
+        for (state, times) in [
+            ("running", &["startedAt"][..]),
+            ("terminated", &["startedAt", "finishedAt"][..]),
+        ] {
+            if let Some(state) = status[field].get_mut(state).filter(|state| state.is_object()) {
+                times.iter().for_each(|time| set_default(state, time, Value::Null));
+            }
         }
     }
 }
@@ -79,7 +121,7 @@ fn default_container(container: &mut Value) {
             default_probe(probe);
         }
     }
-    default_resources(&mut container["resources"]);
+    canonical_resources(&mut container["resources"]);
 }
 
 fn default_probe(probe: &mut Value) {
@@ -97,8 +139,8 @@ fn default_probe(probe: &mut Value) {
     }
 }
 
-/// Quantities take their canonical form, and a limit without a request is also the request.
-fn default_resources(resources: &mut Value) {
+/// Quantities take their canonical form.
+fn canonical_resources(resources: &mut Value) {
     for list in ["limits", "requests"] {
         for (_, value) in resources
             .get_mut(list)
@@ -111,6 +153,10 @@ fn default_resources(resources: &mut Value) {
             }
         }
     }
+}
+
+/// A limit without a request is also the request.
+fn request_limits(resources: &mut Value) {
     let Some(limits) = resources.get("limits").and_then(Value::as_object).cloned() else {
         return;
     };
@@ -163,15 +209,19 @@ fn qos_class(spec: &Value) -> &'static str {
 
 /// Judges a whole pod.
 pub fn validate(pod: &Value) -> Vec<FieldError> {
-    let spec = &pod["spec"];
+    validate_spec(&pod["spec"], "spec")
+}
+
+/// Judges the spec of a pod or of a template, which stands at `at`.
+pub(super) fn validate_spec(spec: &Value, at: &str) -> Vec<FieldError> {
     let mut errors = Vec::new();
     if items(spec, "containers").next().is_none() {
-        errors.push(FieldError::required("spec.containers", ""));
+        errors.push(FieldError::required(format!("{at}.containers"), ""));
     }
     let mut seen = BTreeSet::new();
     for list in ["initContainers", "containers"] {
         for (i, container) in items(spec, list).enumerate() {
-            let path = format!("spec.{list}[{i}]");
+            let path = format!("{at}.{list}[{i}]");
             let name = container["name"].as_str().unwrap_or_default();
             match name {
                 "" => errors.push(FieldError::required(format!("{path}.name"), "")),
@@ -200,20 +250,20 @@ pub fn validate(pod: &Value) -> Vec<FieldError> {
     let policies = ["Always", "OnFailure", "Never"];
     if !policies.contains(&spec["restartPolicy"].as_str().unwrap_or_default()) {
         errors.push(FieldError::not_supported(
-            "spec.restartPolicy",
+            format!("{at}.restartPolicy"),
             &spec["restartPolicy"],
             &policies,
         ));
     }
-    errors.extend(validate_gates(spec));
+    errors.extend(validate_gates(spec, at));
     errors
 }
 
-fn validate_gates(spec: &Value) -> Vec<FieldError> {
+fn validate_gates(spec: &Value, at: &str) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let mut seen = BTreeSet::new();
     for (i, gate) in items(spec, "schedulingGates").enumerate() {
-        let path = format!("spec.schedulingGates[{i}]");
+        let path = format!("{at}.schedulingGates[{i}]");
         let name = gate["name"].as_str().unwrap_or_default();
         let problem = names::label_key_problem(name);
         errors.extend(problem.map(|p| FieldError::invalid(&path, json!(name), p)));
@@ -223,7 +273,7 @@ fn validate_gates(spec: &Value) -> Vec<FieldError> {
     }
     if !seen.is_empty() && !spec["nodeName"].as_str().unwrap_or_default().is_empty() {
         let why = "cannot be set until all schedulingGates have been cleared";
-        errors.push(FieldError::forbidden("spec.nodeName", why));
+        errors.push(FieldError::forbidden(format!("{at}.nodeName"), why));
     }
     errors
 }

@@ -2,7 +2,10 @@
 
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use http::{Request, Response, Uri};
 use http_body_util::{BodyExt, Full, Limited};
@@ -17,10 +20,73 @@ use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
 use super::super::{BODY_BYTES_MAX, Server};
-use super::hook::{Hook, Target};
-use super::review::Failure;
 use crate::clock::Clock;
 use crate::store::{Key, ResourceName};
+
+/// A server that is asked, and how far it is trusted.
+#[derive(Debug)]
+pub(crate) struct Remote {
+    target: Target,
+    /// What its certificate is judged by, or why that cannot be done.
+    tls: Result<Arc<ClientConfig>, String>,
+    timeout: Duration,
+}
+
+/// Where it is.
+#[derive(Debug, PartialEq, Eq)]
+enum Target {
+    Url(String),
+    Service {
+        namespace: String,
+        name: String,
+        port: u64,
+        path: String,
+    },
+}
+
+/// Why there is no answer.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum NoAnswer {
+    /// It cannot be asked with this configuration.
+    Client(String),
+    /// It was asked in vain.
+    Call(String),
+}
+
+/// What an answer must call itself.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Expected {
+    pub(crate) kind: &'static str,
+    pub(crate) api_version: &'static str,
+}
+
+impl Remote {
+    /// Reads a `clientConfig`.
+    pub(crate) fn parse(client: &Value, timeout: Duration, clock: Clock) -> Self {
+        let bundle = STANDARD.decode(client["caBundle"].as_str().unwrap_or_default());
+        Self {
+            target: Target::parse(client),
+            tls: trust(&bundle.unwrap_or_default(), clock),
+            timeout,
+        }
+    }
+}
+
+impl Target {
+    fn parse(client: &Value) -> Self {
+        let service = &client["service"];
+        let text = |field: &str| service[field].as_str().unwrap_or_default().to_owned();
+        match client["url"].as_str() {
+            Some(url) => Self::Url(url.to_owned()),
+            None => Self::Service {
+                namespace: text("namespace"),
+                name: text("name"),
+                port: service["port"].as_u64().unwrap_or(443),
+                path: text("path"),
+            },
+        }
+    }
+}
 
 /// Certificates expire by the cluster's clock.
 #[derive(Debug)]
@@ -28,13 +94,13 @@ struct ClusterTime(Clock);
 
 impl TimeProvider for ClusterTime {
     fn current_time(&self) -> Option<UnixTime> {
-        let since = std::time::Duration::try_from(self.0.now().duration_since(jiff::Timestamp::UNIX_EPOCH));
+        let since = Duration::try_from(self.0.now().duration_since(jiff::Timestamp::UNIX_EPOCH));
         since.ok().map(UnixTime::since_unix_epoch)
     }
 }
 
 /// TLS that trusts the authorities of a `caBundle`.
-pub(super) fn trust(bundle: &[u8], clock: Clock) -> Result<Arc<ClientConfig>, String> {
+fn trust(bundle: &[u8], clock: Clock) -> Result<Arc<ClientConfig>, String> {
     let mut roots = RootCertStore::empty();
     for certificate in CertificateDer::pem_slice_iter(bundle) {
         let added = certificate
@@ -54,36 +120,38 @@ pub(super) fn trust(bundle: &[u8], clock: Clock) -> Result<Arc<ClientConfig>, St
     Ok(Arc::new(config))
 }
 
-/// Sends a review to a hook and reads what it answers.
-pub(super) async fn post(server: &Server, hook: &Hook, review: &Value) -> Result<Value, Failure> {
-    let tls = match &hook.tls {
-        Ok(tls) => tls.clone(),
-        Err(why) => return Err(Failure(format!("could not get REST client: {why}"))),
-    };
-    let failed = |why: String| Failure(format!("failed to call webhook: {why}"));
-    let url = url_of(hook);
-    let not_posted = |why: String| failed(format!("Post {url:?}: {why}"));
+/// Sends a review and reads what is answered. `name` is what faults know the server by.
+pub(crate) async fn post(
+    server: &Server,
+    name: &str,
+    remote: &Remote,
+    review: &Value,
+    expected: Expected,
+) -> Result<Value, NoAnswer> {
+    let tls = remote.tls.clone().map_err(NoAnswer::Client)?;
+    let url = url_of(remote);
+    let not_posted = |why: String| NoAnswer::Call(format!("Post {url:?}: {why}"));
     let uri: Uri = url.parse().map_err(|error| not_posted(format!("{error}")))?;
-    if let Target::Service { namespace, name, .. } = &hook.target {
+    if let Target::Service { namespace, name, .. } = &remote.target {
         check_service(server, &uri, namespace, name).map_err(not_posted)?;
     }
-    if server.faults.webhook_down(&hook.name) {
+    if server.faults.webhook_down(name) {
         let authority = uri.authority().map(ToString::to_string).unwrap_or_default();
         return Err(not_posted(format!("dial tcp {authority}: connect: connection refused")));
     }
     let exchange = exchange(server, &uri, tls, review.to_string());
-    let answer = match timeout(hook.timeout, exchange).await {
+    let answer = match timeout(remote.timeout, exchange).await {
         Ok(answer) => answer.map_err(not_posted)?,
         Err(_) => return Err(not_posted("context deadline exceeded".to_owned())),
     };
     match answer.status().is_success() {
-        true => read(answer.body()).map_err(failed),
-        false => Err(failed(refusal(&answer))),
+        true => read(answer.body(), expected).map_err(NoAnswer::Call),
+        false => Err(NoAnswer::Call(refusal(&answer))),
     }
 }
 
-fn url_of(hook: &Hook) -> String {
-    let base = match &hook.target {
+fn url_of(remote: &Remote) -> String {
+    let base = match &remote.target {
         Target::Url(url) => url.clone(),
         Target::Service {
             namespace,
@@ -92,7 +160,7 @@ fn url_of(hook: &Hook) -> String {
             path,
         } => format!("https://{name}.{namespace}.svc:{port}{path}"),
     };
-    format!("{base}?timeout={}s", hook.timeout.as_secs())
+    format!("{base}?timeout={}s", remote.timeout.as_secs())
 }
 
 /// A Service leads somewhere only if somebody opened its name on the cluster's network.
@@ -168,7 +236,7 @@ fn tls_words(error: &io::Error) -> String {
 }
 
 /// Reads the body of an answer that claims to be good.
-fn read(body: &[u8]) -> Result<Value, String> {
+fn read(body: &[u8], expected: Expected) -> Result<Value, String> {
     let answer: Value = serde_json::from_slice(body)
         .map_err(|error| format!("couldn't get version/kind; json parse error: {error}"))?;
     let text = |field: &str| answer[field].as_str().unwrap_or_default();
@@ -176,7 +244,7 @@ fn read(body: &[u8]) -> Result<Value, String> {
     match (text("kind"), text("apiVersion")) {
         ("", _) => Err(format!("Object 'Kind' is missing in '{}'", excerpt())),
         (_, "") => Err(format!("Object 'apiVersion' is missing in '{}'", excerpt())),
-        ("AdmissionReview", "admission.k8s.io/v1") => Ok(answer),
+        (kind, version) if kind == expected.kind && version == expected.api_version => Ok(answer),
         (kind, version) => Err(format!(
             "no kind {kind:?} is registered for version {version:?} in scheme \"pkg/runtime/scheme.go:110\""
         )),

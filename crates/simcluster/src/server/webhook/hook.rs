@@ -4,13 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
-use rustls::ClientConfig;
 use serde_json::Value;
 
 use super::super::Server;
-use super::client;
+use super::client::Remote;
 use super::conditions::Condition;
 use super::rules::Rule;
 use crate::clock::Clock;
@@ -30,30 +27,16 @@ pub(super) struct Hook {
     pub(super) conditions: Vec<Condition>,
     pub(super) ignores_failure: bool,
     pub(super) allows_dry_run: bool,
-    pub(super) timeout: Duration,
-    pub(super) target: Target,
-    /// What its certificate is judged by, or why that cannot be done.
-    pub(super) tls: Result<Arc<ClientConfig>, String>,
-}
-
-/// Where a hook is.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Target {
-    Url(String),
-    Service {
-        namespace: String,
-        name: String,
-        port: u64,
-        path: String,
-    },
+    /// `reinvocationPolicy: IfNeeded`.
+    pub(super) is_reinvoked: bool,
+    pub(super) remote: Remote,
 }
 
 impl Hook {
     fn parse(webhook: &Value, mutating: bool, clock: Clock) -> Self {
         let text = |field: &str| webhook[field].as_str().unwrap_or_default();
-        let client = &webhook["clientConfig"];
         let list = |field: &str| webhook[field].as_array().into_iter().flatten();
-        let bundle = STANDARD.decode(client["caBundle"].as_str().unwrap_or_default());
+        let timeout = Duration::from_secs(webhook["timeoutSeconds"].as_u64().unwrap_or(10));
         Self {
             name: text("name").to_owned(),
             mutating,
@@ -64,25 +47,8 @@ impl Hook {
             conditions: list("matchConditions").map(Condition::parse).collect(),
             ignores_failure: text("failurePolicy") == "Ignore",
             allows_dry_run: matches!(text("sideEffects"), "None" | "NoneOnDryRun"),
-            timeout: Duration::from_secs(webhook["timeoutSeconds"].as_u64().unwrap_or(10)),
-            target: Target::parse(client),
-            tls: client::trust(&bundle.unwrap_or_default(), clock),
-        }
-    }
-}
-
-impl Target {
-    fn parse(client: &Value) -> Self {
-        let service = &client["service"];
-        let text = |field: &str| service[field].as_str().unwrap_or_default().to_owned();
-        match client["url"].as_str() {
-            Some(url) => Self::Url(url.to_owned()),
-            None => Self::Service {
-                namespace: text("namespace"),
-                name: text("name"),
-                port: service["port"].as_u64().unwrap_or(443),
-                path: text("path"),
-            },
+            is_reinvoked: text("reinvocationPolicy") == "IfNeeded",
+            remote: Remote::parse(&webhook["clientConfig"], timeout, clock),
         }
     }
 }

@@ -1,26 +1,29 @@
 //! Admission webhooks: what others add to an object or refuse, asked on every write.
 //!
 //! ```text
-//! write ─ mutate ─ one hook after another, by name; each sees what those before it made
+//! write ─ mutate ─ one hook after another, by name; each sees what those before it made, and some are asked again
 //!         (defaults, validation)
 //!       ─ validate ─ all hooks at once; any refusal counts
 //! ```
 //!
 //! `hook` reads the stored configurations, `rules` and `conditions` decide whom a request concerns, `review` is the
-//! question and the judgement of the answer, `client` asks. Not here: a second round of `reinvocationPolicy: IfNeeded`.
+//! question and the judgement of the answer, `client` asks.
 
-mod client;
+pub(crate) mod client;
 mod conditions;
 mod hook;
 mod review;
 mod rules;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use futures::future::join_all;
 use serde_json::{Value, json};
 
 use super::query::FieldValidation;
 use super::update::served_form;
-use super::{Call, Place, custom, decode};
+use super::{Call, Place, convert, custom, decode};
 use crate::patch::JsonPatch;
 use crate::rules::{kinds, metadata};
 use crate::status::ApiError;
@@ -81,60 +84,167 @@ impl Write<'_> {
     }
 }
 
+/// Which hooks are asked a second time: those with `reinvocationPolicy: IfNeeded` whose object changed after they saw it.
+#[derive(Debug, Default)]
+struct Reinvocation {
+    /// Asked since the last change, and willing to be asked again.
+    previous: BTreeSet<usize>,
+    due: BTreeSet<usize>,
+}
+
+impl Reinvocation {
+    fn changed(&mut self) {
+        self.due.append(&mut self.previous);
+    }
+}
+
 /// Asks the mutating webhooks. Returns what became of the object, if any of them changed it.
-pub(crate) async fn mutate(call: &Call, write: Write<'_>) -> Result<Option<Value>, ApiError> {
-    let mut changed: Option<Value> = None;
-    for hook in call.server.hooks.of(&call.server, true) {
+///
+/// `admit` is what the server itself adds to an object. It runs again over what webhooks made, and whoever wants to
+/// know of later changes is asked a second time.
+pub(crate) async fn mutate(
+    call: &Call,
+    write: Write<'_>,
+    admit: impl Fn(&mut Value) -> Result<(), ApiError>,
+) -> Result<Option<Value>, ApiError> {
+    let hooks = call.server.hooks.of(&call.server, true);
+    let mut again = Reinvocation::default();
+    let mut changed = None;
+    round(call, write, &hooks, (&mut again, &mut changed), |_, _| true).await?;
+    let Some(object) = &mut changed else {
+        return Ok(None);
+    };
+    let before = object.clone();
+    admit(object)?;
+    if *object != before {
+        again.changed();
+    }
+    round(call, write, &hooks, (&mut again, &mut changed), |again, i| {
+        again.due.contains(&i)
+    })
+    .await?;
+    Ok(changed)
+}
+
+async fn round(
+    call: &Call,
+    write: Write<'_>,
+    hooks: &[Arc<Hook>],
+    (again, changed): (&mut Reinvocation, &mut Option<Value>),
+    is_asked: impl Fn(&Reinvocation, usize) -> bool,
+) -> Result<(), ApiError> {
+    for (i, hook) in hooks.iter().enumerate() {
+        if !is_asked(again, i) {
+            continue;
+        }
         let write = Write {
             object: changed.as_ref().or(write.object),
             ..write
         };
-        let Some(version) = concerns(call, &hook, &write)? else {
+        let Some(seen) = Seen::by(call, hook, &write).await? else {
             continue;
         };
-        let call = &as_version(call, version);
-        let patch = match ask(call, &hook, &write).await? {
-            Some(Verdict { patch: Some(patch), .. }) => patch,
-            _ => continue,
-        };
-        if let Some(new) = patched(call, &hook, &write, &patch)? {
-            changed = Some(new);
+        let verdict = ask(&seen.call, hook, &seen.write(&write)).await?;
+        if let Some(patch) = verdict.and_then(|verdict| verdict.patch)
+            && let Some(new) = patched(&seen.call, hook, &seen.write(&write), &patch)?
+        {
+            let new = seen.back(call, new).await?;
+            if Some(&new) != write.object {
+                *changed = Some(new);
+                again.changed();
+            }
+        }
+        if hook.is_reinvoked {
+            again.previous.insert(i);
         }
     }
-    Ok(changed)
+    Ok(())
 }
 
 /// Asks the validating webhooks.
 pub(crate) async fn validate(call: &Call, write: Write<'_>) -> Result<(), ApiError> {
     let mut concerned = Vec::new();
     for hook in call.server.hooks.of(&call.server, false) {
-        if let Some(version) = concerns(call, &hook, &write)? {
-            concerned.push((hook, as_version(call, version)));
+        if let Some(seen) = Seen::by(call, &hook, &write).await? {
+            concerned.push((hook, seen));
         }
     }
-    let asked = concerned.iter().map(|(hook, call)| ask(call, hook, &write));
+    let asked = concerned
+        .iter()
+        .map(async |(hook, seen)| ask(&seen.call, hook, &seen.write(&write)).await);
     for answer in join_all(asked).await {
         answer?;
     }
     Ok(())
 }
 
-/// The version in which a hook wants to see this write; `None` if it does not want to see it at all.
-fn concerns(call: &Call, hook: &Hook, write: &Write<'_>) -> Result<Option<String>, ApiError> {
-    if rules::is_exempt(call) {
-        return Ok(None);
-    }
-    let Some(version) = rules::version_for(call, hook, write) else {
-        return Ok(None);
-    };
-    let selected = rules::selects(call, hook, write)
-        && conditions::hold(&as_version(call, version.clone()), hook, write).or_else(|error| {
-            match hook.ignores_failure {
-                true => Ok(false),
-                false => Err(ApiError::forbidden(&call.resource().name, write.name(call), error)),
-            }
+/// A write as one hook sees it: in the version that it asks for.
+struct Seen {
+    call: Call,
+    /// The objects in another version than that of the request; `None` if it is the same.
+    converted: Option<(Option<Value>, Option<Value>)>,
+}
+
+impl Seen {
+    /// `None`: the hook does not want to see this write.
+    async fn by(call: &Call, hook: &Hook, write: &Write<'_>) -> Result<Option<Self>, ApiError> {
+        if rules::is_exempt(call) {
+            return Ok(None);
+        }
+        let Some(version) = rules::version_for(call, hook, write) else {
+            return Ok(None);
+        };
+        if !rules::selects(call, hook, write) {
+            return Ok(None);
+        }
+        let is_other = version != call.place.version && call.resource().custom && own_kind(call).is_none();
+        let converted = match is_other {
+            true => Some((
+                in_version(call, write.object, &version).await?,
+                in_version(call, write.old, &version).await?,
+            )),
+            false => None,
+        };
+        let seen = Self {
+            call: as_version(call, version),
+            converted,
+        };
+        let holds = conditions::hold(&seen.call, hook, &seen.write(write));
+        let holds = holds.or_else(|error| match hook.ignores_failure {
+            true => Ok(false),
+            false => Err(ApiError::forbidden(&call.resource().name, write.name(call), error)),
         })?;
-    Ok(selected.then_some(version))
+        Ok(holds.then_some(seen))
+    }
+
+    fn write<'a>(&'a self, write: &Write<'a>) -> Write<'a> {
+        match &self.converted {
+            None => *write,
+            Some((object, old)) => Write {
+                object: object.as_ref(),
+                old: old.as_ref(),
+                ..*write
+            },
+        }
+    }
+
+    /// What a hook made of the object, in the version of the request.
+    async fn back(&self, call: &Call, object: Value) -> Result<Value, ApiError> {
+        if self.converted.is_none() {
+            return Ok(object);
+        }
+        let versions = (self.call.place.version.as_str(), call.place.version.as_str());
+        let converted = convert::between(&call.server, call.resource(), vec![object], versions).await;
+        Ok(converted.map_err(internal)?.pop().unwrap_or_default())
+    }
+}
+
+/// An object of the request in another version.
+async fn in_version(call: &Call, object: Option<&Value>, version: &str) -> Result<Option<Value>, ApiError> {
+    let Some(object) = object else { return Ok(None) };
+    let versions = (call.place.version.as_str(), version);
+    let converted = convert::between(&call.server, call.resource(), vec![object.clone()], versions).await;
+    Ok(converted.map_err(internal)?.pop())
 }
 
 /// The same request as if it had been made in another version of the kind.
@@ -160,8 +270,10 @@ async fn ask(call: &Call, hook: &Hook, write: &Write<'_>) -> Result<Option<Verdi
     }
     let uid = call.server.entropy.uid();
     let question = review::question(call, write, &uid);
-    let answer = client::post(&call.server, hook, &question).await;
-    let verdict = answer.and_then(|answer| review::verdict(&answer, &uid, hook.mutating));
+    let answer = client::post(&call.server, &hook.name, &hook.remote, &question, review::EXPECTED).await;
+    let verdict = answer
+        .map_err(Failure::from)
+        .and_then(|answer| review::verdict(&answer, &uid, hook.mutating));
     match verdict {
         Ok(verdict) => {
             call.warn(&verdict.warnings);
@@ -231,7 +343,7 @@ fn shown(call: &Call, object: &Value) -> Value {
 /// mutating ones made of it.
 pub(crate) async fn admit_part(call: &Call, part: Value, dry_run: bool) -> Result<Value, ApiError> {
     let options = options(call, Operation::Create, dry_run);
-    let changed = mutate(call, creation(&part, &options, dry_run)).await?;
+    let changed = mutate(call, creation(&part, &options, dry_run), |_| Ok(())).await?;
     let part = changed.unwrap_or(part);
     validate(call, creation(&part, &options, dry_run)).await?;
     Ok(part)

@@ -5,14 +5,27 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 use super::super::Call;
+use super::client::{Expected, NoAnswer};
 use super::{Operation, Write, own_kind, shown};
 use crate::status::ApiError;
 
-const API_VERSION: &str = "admission.k8s.io/v1";
+pub(super) const EXPECTED: Expected = Expected {
+    kind: "AdmissionReview",
+    api_version: "admission.k8s.io/v1",
+};
 
 /// Why a hook gave no verdict.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Failure(pub(super) String);
+
+impl From<NoAnswer> for Failure {
+    fn from(error: NoAnswer) -> Self {
+        Self(match error {
+            NoAnswer::Client(why) => format!("could not get REST client: {why}"),
+            NoAnswer::Call(why) => format!("failed to call webhook: {why}"),
+        })
+    }
+}
 
 /// What a hook answered.
 #[derive(Debug)]
@@ -61,7 +74,7 @@ pub(super) fn request(call: &Call, write: &Write<'_>) -> Value {
 pub(super) fn question(call: &Call, write: &Write<'_>, uid: &str) -> Value {
     let mut request = request(call, write);
     request["uid"] = json!(uid);
-    json!({"kind": "AdmissionReview", "apiVersion": API_VERSION, "request": request})
+    json!({"kind": EXPECTED.kind, "apiVersion": EXPECTED.api_version, "request": request})
 }
 
 /// The options of a write, as hooks see them.
