@@ -41,6 +41,9 @@ impl Core {
         if let Some(decided) = self.release(unit, &gang, &standing, now) {
             return decided;
         }
+        if let Some(decided) = self.unpin(unit, &gang, &standing, now) {
+            return decided;
+        }
         let request = match self.request(&gang, &standing) {
             Ok(request) => request,
             Err(pending) => return self.cannot(unit, rank, (&gang, &standing), *pending, now),
@@ -187,14 +190,10 @@ impl Core {
 
     /// Nothing waits that could be placed now.
     fn settle(&mut self, unit: &Unit, gang: &Arc<PodGang>, standing: &Standing, now: Timestamp) -> Decided {
-        if standing.is_whole && standing.is_bound {
-            self.records.entry(unit.clone()).or_default().pinned_at = None;
-            return self.say_placed(unit, gang, now);
+        match standing.is_whole && standing.is_bound {
+            true => self.say_placed(unit, gang, now),
+            false => Decided::default(),
         }
-        if standing.is_whole && self.policy.hand == Hand::Pins {
-            return self.await_binds(unit, gang, now);
-        }
-        Decided::default()
     }
 
     /// The base gang of a scaled one, if that is not on nodes yet. Where gates are lifted by others, they see to it.
@@ -209,26 +208,35 @@ impl Core {
         (!is_bound).then(|| name.clone())
     }
 
-    /// Pinned pods are somebody else's to bind. Those that are not bound in time return gated, to be placed again.
-    fn await_binds(&mut self, unit: &Unit, gang: &PodGang, now: Timestamp) -> Decided {
-        let grace = self.policy.grace;
+    /// Pinned pods are somebody else's to bind. One that is not bound in time returns gated, to be placed again; below
+    /// the minimum all that are unbound do, as they are placed together.
+    fn unpin(&mut self, unit: &Unit, gang: &PodGang, standing: &Standing, now: Timestamp) -> Option<Decided> {
+        let hand = self.policy.hand;
+        let pods = gang.spec.pod_groups.iter().flat_map(|group| self.state.listed(group));
+        let pinned = pods.filter(|pod| hand.destination(pod).is_some() && !pod::has_place(pod));
+        let pinned: Vec<(String, _)> = pinned.map(|pod| (pod.uid().unwrap_or_default(), pod.clone())).collect();
         let record = self.records.entry(unit.clone()).or_default();
-        let until = *record.pinned_at.get_or_insert(now) + grace;
+        let known = std::mem::take(&mut record.pinned);
+        let since = |uid: &String| known.get(uid).copied().unwrap_or(now);
+        record.pinned = pinned.iter().map(|(uid, _)| (uid.clone(), since(uid))).collect();
+        let until = *record.pinned.values().min()? + self.policy.grace;
         if now < until {
             self.look_at(unit, until);
-            return Decided::default();
+            return None;
         }
-        record.pinned_at = None;
-        let pods = gang.spec.pod_groups.iter().flat_map(|group| self.state.listed(group));
-        let unbound: Vec<_> = pods
-            .filter(|pod| Hand::Pins.destination(pod).is_some() && !pod::has_place(pod))
-            .cloned()
-            .collect();
-        tracing::warn!(%unit, pods = unbound.len(), "pinned pods were not bound in time; they are placed again");
-        Decided {
-            actions: unbound.into_iter().map(|pod| Action::Release { pod }).collect(),
+        let mut actions = Vec::new();
+        for (uid, pod) in pinned {
+            if !standing.is_bound || now >= since(&uid) + self.policy.grace {
+                // It has the grace once more, should it not go.
+                record.pinned.insert(uid, now);
+                actions.push(Action::Release { pod });
+            }
+        }
+        tracing::warn!(%unit, pods = actions.len(), "pinned pods were not bound in time; they are placed again");
+        Some(Decided {
+            actions,
             notices: Vec::new(),
-        }
+        })
     }
 
     /// It cannot be tried as it is; only its own objects can change that.

@@ -130,8 +130,8 @@ pub(crate) struct Record {
     pub(crate) regret: Option<String>,
     /// What disruption budgets would have to allow for others to make room.
     pub(crate) guards: Vec<String>,
-    /// Since when all of it is pinned and not all of it bound.
-    pub(crate) pinned_at: Option<Timestamp>,
+    /// Since when its pods, by UID, are seen to be pinned and not bound.
+    pub(crate) pinned: BTreeMap<String, Timestamp>,
 }
 
 /// Decides.

@@ -18,6 +18,7 @@ use k8s_openapi::api::events::v1::Event;
 use kube::api::{Api, ListParams, PostParams};
 use kube::{Client, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -197,6 +198,16 @@ impl World {
             .create(&PostParams::default(), &object)
             .await
             .expect("an object that is taken")
+    }
+
+    /// Binds a pod as a scheduler does.
+    pub(crate) async fn bind(&self, pod: &str, node: &str) {
+        let binding = json!({"apiVersion": "v1", "kind": "Binding", "metadata": {"name": pod},
+            "target": {"apiVersion": "v1", "kind": "Node", "name": node}});
+        self.all::<Pod>()
+            .create_subresource::<_, Value>("binding", pod, &PostParams::default(), &binding)
+            .await
+            .expect("a pod that can be bound");
     }
 
     pub(crate) async fn list<K>(&self) -> BTreeMap<String, K>
