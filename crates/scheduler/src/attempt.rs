@@ -301,7 +301,9 @@ fn shapes(gang: &Gang) -> Vec<ShapeId> {
 
 fn why_not(not_placeable: &NotPlaceable) -> PendingExplanation {
     let (reason, waiting) = match not_placeable {
-        NotPlaceable::Incomplete { .. } | NotPlaceable::UnboundClaim { .. } => (reason::NOT_FORMED, Waiting::Wait),
+        NotPlaceable::Incomplete { .. } | NotPlaceable::UnboundClaim { .. } | NotPlaceable::NoVolume { .. } => {
+            (reason::NOT_FORMED, Waiting::Wait)
+        }
         NotPlaceable::NoTopology { .. } | NotPlaceable::NoLevel { .. } => (reason::TOPOLOGY_UNAVAILABLE, Waiting::Act),
         NotPlaceable::Unsupported { .. } | NotPlaceable::Unlike { .. } => (reason::UNSUPPORTED, Waiting::Act),
     };

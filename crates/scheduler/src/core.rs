@@ -321,7 +321,7 @@ impl Core {
             return;
         }
         let stir = std::mem::take(&mut self.state.stir);
-        if stir.nodes || !stir.room.is_empty() {
+        if stir.nodes || !stir.room.is_empty() || !stir.marks.is_empty() {
             self.refused.clear();
             let cluster = self.state.mirror.cluster();
             let fits = |shape| {
@@ -333,13 +333,17 @@ impl Core {
                     })
                 })
             };
+            let was_kept_away = |shape| {
+                let mut stances = cluster.stances(shape).iter();
+                stances.any(|(mark, _)| stir.marks.contains(mark))
+            };
             self.queue.wake(|hope| match hope {
-                Hope::Room(shapes) => shapes.iter().any(|shape| fits(*shape)),
+                Hope::Room(shapes) => shapes.iter().any(|shape| fits(*shape) || was_kept_away(*shape)),
                 Hope::Nodes => stir.nodes,
                 Hope::Own => false,
             });
         }
-        if stir.budgets {
+        if stir.victims {
             // Whoever may evict nobody gains nothing from it.
             let lowest = self.state.lowest_priority();
             let parked = self.queue.parked().into_iter();
@@ -445,3 +449,6 @@ pub(crate) struct Standing {
     /// A pod that is listed and still has Grove's gate: the gang is about to be whole.
     pub(crate) held_back: Option<PodKey>,
 }
+
+#[cfg(test)]
+mod tests;
