@@ -83,15 +83,16 @@ impl Core {
     fn request(&mut self, gang: &PodGang, standing: &Standing) -> Result<GangRequest, Box<PendingExplanation>> {
         let not_formed = |message| Err(Box::new(because(reason::NOT_FORMED, message, Waiting::Wait)));
         if let Some(held_back) = &standing.held_back {
-            return not_formed(format!("pod {} still has its gate", held_back.name));
+            let gate = labels::SCHEDULING_GATE;
+            return not_formed(format!("pod {} still has the scheduling gate {gate}", held_back.name));
         }
         if let Some(base) = self.unplaced_base(gang) {
             return not_formed(format!("its base gang {base} is not placed yet"));
         }
-        let request = self
-            .state
-            .request(gang)
-            .map_err(|not_placeable| Box::new(why_not(&not_placeable)))?;
+        let request = match self.state.request(gang) {
+            Ok(request) => request,
+            Err(not_placeable) => return Err(Box::new(self.why_not(gang, &not_placeable))),
+        };
         // More of a gang that runs is worth more than a preference that nobody stated.
         Ok(match standing.is_whole {
             true => request.without_policy(),
@@ -274,6 +275,42 @@ impl Core {
             notices: Vec::new(),
         })
     }
+
+    fn why_not(&self, gang: &PodGang, not_placeable: &NotPlaceable) -> PendingExplanation {
+        let (reason, waiting) = match not_placeable {
+            NotPlaceable::Incomplete { .. } | NotPlaceable::UnboundClaim { .. } | NotPlaceable::NoVolume { .. } => {
+                (reason::NOT_FORMED, Waiting::Wait)
+            }
+            NotPlaceable::NoTopology { .. } | NotPlaceable::NoLevel { .. } => {
+                (reason::TOPOLOGY_UNAVAILABLE, Waiting::Act)
+            }
+            NotPlaceable::Unsupported { .. } | NotPlaceable::Unlike { .. } => (reason::UNSUPPORTED, Waiting::Act),
+        };
+        let message = match not_placeable {
+            NotPlaceable::Incomplete { pod_group, .. } => match self.held_by_others(gang, pod_group) {
+                Some(held) => format!("{not_placeable}: {held}"),
+                None => not_placeable.to_string(),
+            },
+            _ => not_placeable.to_string(),
+        };
+        because(reason, message, waiting)
+    }
+
+    /// Whose gate, and not Grove's, holds pods of a pod-group back: "pod w-0-a-1 has the scheduling gate example.com/quota".
+    fn held_by_others(&self, gang: &PodGang, pod_group: &str) -> Option<String> {
+        let group = gang.spec.pod_groups.iter().find(|group| group.name == pod_group)?;
+        let mut held = self.state.listed(group).filter_map(|pod| {
+            let mut gates = pod::gates(pod);
+            let gate = gates.find(|gate| *gate != labels::SCHEDULING_GATE)?;
+            Some((pod.name_any(), gate))
+        });
+        let (pod, gate) = held.next()?;
+        let others = match held.count() {
+            0 => String::new(),
+            others => format!(", and {others} more wait for others' gates"),
+        };
+        Some(format!("pod {pod} has the scheduling gate {gate}{others}"))
+    }
 }
 
 /// Whether the gang once had its minimum.
@@ -297,15 +334,4 @@ fn shapes(gang: &Gang) -> Vec<ShapeId> {
         .iter()
         .filter(|group| group.desired as usize > group.bound.len());
     waiting.map(|group| group.shape).collect()
-}
-
-fn why_not(not_placeable: &NotPlaceable) -> PendingExplanation {
-    let (reason, waiting) = match not_placeable {
-        NotPlaceable::Incomplete { .. } | NotPlaceable::UnboundClaim { .. } | NotPlaceable::NoVolume { .. } => {
-            (reason::NOT_FORMED, Waiting::Wait)
-        }
-        NotPlaceable::NoTopology { .. } | NotPlaceable::NoLevel { .. } => (reason::TOPOLOGY_UNAVAILABLE, Waiting::Act),
-        NotPlaceable::Unsupported { .. } | NotPlaceable::Unlike { .. } => (reason::UNSUPPORTED, Waiting::Act),
-    };
-    because(reason, not_placeable.to_string(), waiting)
 }

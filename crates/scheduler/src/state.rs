@@ -42,6 +42,8 @@ pub(crate) struct Stir {
     pub(crate) nodes: bool,
     /// Pods may be evicted that could not be before: a disruption budget lets them go, or their priority is lower.
     pub(crate) victims: bool,
+    /// A pod came that is to be placed, or one that was held back is not any more.
+    pub(crate) is_birth: bool,
 }
 
 impl Stir {
@@ -227,6 +229,9 @@ impl State {
             self.members.entry(gang.clone()).or_default().insert(key);
         }
         let hand = self.hand;
+        let was_wanted = old.as_ref().map(|old| hand.is_wanted(old));
+        // One that is new always comes with a change of its unit.
+        self.stir.is_birth |= pod::is_live(&new) && was_wanted.is_none_or(|was| !was && hand.is_wanted(&new));
         let standing = |pod: &Pod, node: &Option<String>| (hand.is_wanted(pod), pod::is_live(pod), node.clone());
         if self.hand == Hand::Pins
             && pod::has_place(&new)

@@ -261,3 +261,64 @@ fn a_gang_whose_priority_class_comes_late_evicts_then() {
     let told = table.run();
     assert!(told.contains(&"-low".to_owned()), "{told:?}");
 }
+
+#[test]
+fn a_gang_that_anothers_gate_holds_back_names_the_pod_and_the_gate() {
+    let mut table = Table::new(&[node("n0", "r0", "8")]);
+    let (gang, mut pods) = gang("w", 3, None);
+    pods[1]["spec"]["schedulingGates"] = json!([{"name": "example.com/quota"}]);
+    table.see::<PodGang>(&gang);
+    pods.iter().for_each(|pod| table.see::<Pod>(pod));
+    assert!(table.run().is_empty(), "it may be forming");
+    table.pass(5);
+    let told = "pod-group a has 2 of the 3 pods that it needs: pod w-1 has the scheduling gate example.com/quota";
+    assert_eq!(table.run(), [told]);
+    pods[1]["spec"]["schedulingGates"] = Value::Null;
+    table.see::<Pod>(&pods[1]);
+    assert_eq!(table.run()[..3], ["w-0@n0", "w-1@n0", "w-2@n0"]);
+}
+
+#[test]
+fn nothing_is_said_of_a_gang_as_long_as_pods_are_being_made() {
+    let mut table = Table::new(&[node("n0", "r0", "8")]);
+    let ((slow, pods), (other, others)) = (gang("slow", 3, None), gang("other", 20, None));
+    table.see::<PodGang>(&slow);
+    table.see::<PodGang>(&other);
+    for index in 0..3 {
+        table.see::<Pod>(&pods[index]);
+        // Meanwhile those of another one are made.
+        for other in &others[index * 4..index * 4 + 4] {
+            if index < 2 {
+                assert_eq!(table.run(), [""; 0]);
+            }
+            table.pass(4);
+            table.see::<Pod>(other);
+        }
+    }
+    assert_eq!(
+        table.run(),
+        ["slow-0@n0", "slow-1@n0", "slow-2@n0"],
+        "its binds, and not a word"
+    );
+    table.pass(4);
+    assert_eq!(table.run(), [""; 0]);
+    table.pass(1);
+    assert_eq!(table.run(), ["pod-group a has 12 of the 20 pods that it needs"]);
+}
+
+#[test]
+fn a_gang_in_which_nothing_happens_is_spoken_of_however_busy_others_are() {
+    let mut table = Table::new(&[node("n0", "r0", "1")]);
+    let (gang, pods) = gang("stuck", 2, None);
+    table.see::<PodGang>(&gang);
+    table.see::<Pod>(&pods[0]);
+    let mut told = Vec::new();
+    for second in 0..61 {
+        let mut born = pod(&format!("single-{second}"), "8", None);
+        born["metadata"]["labels"] = json!({});
+        table.see::<Pod>(&born);
+        told.extend(table.run().into_iter().map(|told| (second, told)));
+        table.pass(1);
+    }
+    assert_eq!(told, [(60, "pod-group a has 1 of the 2 pods that it needs".to_owned())]);
+}

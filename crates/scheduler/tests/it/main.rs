@@ -14,3 +14,4 @@ mod replica;
 mod rights;
 mod support;
 mod trace;
+mod writes;
