@@ -10,6 +10,7 @@ mod numa;
 mod pins;
 mod pods;
 mod priority;
+mod refused;
 mod replica;
 mod rights;
 mod support;
