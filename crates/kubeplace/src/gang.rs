@@ -241,9 +241,7 @@ impl Members {
         }
         let mut missing = needed.saturating_sub(found - waiting.len() as u32);
         for pod in waiting {
-            if let Some(claim) = mirror.unbound_claim(pod) {
-                return Err(NotPlaceable::UnboundClaim { pod: key(pod), claim });
-            }
+            mirror.check_claims(pod)?;
             let unsupported = |what| NotPlaceable::Unsupported { pod: key(pod), what };
             let shape = mirror.shape(pod, inside).map_err(unsupported)?;
             let known = members.waiting.iter().position(|(known, _)| *known == shape);

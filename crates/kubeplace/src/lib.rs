@@ -29,7 +29,7 @@ mod volumes;
 
 pub use cells::{NodeResourceTopology, Zone, ZoneResource};
 pub use gang::{Binding, GangRequest};
-pub use mirror::{Holder, Mirror, PodKey};
+pub use mirror::{Holder, Holding, Mirror, PodKey};
 pub use selector::matches as selects;
 pub use topology::spec as topology_spec;
 pub use unsupported::{NotPlaceable, Unsupported};

@@ -17,8 +17,8 @@ use crate::apart::{self, Term};
 use crate::cells::{NodeResourceTopology, Publication};
 use crate::rooms::{Rooms, is_gpu};
 use crate::selector::Labels;
-use crate::unsupported::Unsupported;
-use crate::volumes::Volumes;
+use crate::unsupported::{NotPlaceable, Unsupported};
+use crate::volumes::{Unready, Volumes};
 use crate::{eligibility, node, ports, requests, topology};
 
 /// Namespace and name of a pod.
@@ -69,6 +69,14 @@ pub struct Holder<'a> {
     pub node: NodeId,
     pub amounts: &'a Amounts,
     pub labels: &'a BTreeMap<String, String>,
+}
+
+/// A place that a pod holds: its node, if that is known, what it takes there, and whom it keeps away.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Holding {
+    pub node: Option<NodeId>,
+    pub amounts: Amounts,
+    pub marks: Vec<(Mark, Stance)>,
 }
 
 /// The name of the topology without levels; no object can have it.
@@ -245,9 +253,23 @@ impl Mirror {
         self.volumes.remove_volume(name);
     }
 
+    /// Namespace and name of the claims that are bound to a volume.
+    pub fn claims_on(&self, volume: &str) -> impl Iterator<Item = &(String, String)> {
+        self.volumes.claims_on(volume)
+    }
+
     /// The node that a pod holds a place on.
     pub fn node_of(&self, pod: &PodKey) -> Option<&str> {
         self.residents.get(pod).map(|resident| resident.node.as_str())
+    }
+
+    /// What a pod holds: whoever waits may be helped when that changes.
+    pub fn holding(&self, pod: &PodKey) -> Option<Holding> {
+        self.residents.get(pod).map(|resident| Holding {
+            node: resident.on,
+            amounts: resident.amounts.clone(),
+            marks: resident.marks.clone(),
+        })
     }
 
     fn settle(&mut self, pod: &Pod, node: &str, assumed: bool) {
@@ -376,9 +398,19 @@ impl Mirror {
         Some(nodes.map(|node| self.cluster.node_name(node).to_owned()).collect())
     }
 
-    /// A claim of a pod that must be bound before the pod can be placed.
-    pub(crate) fn unbound_claim(&self, pod: &Pod) -> Option<String> {
-        self.volumes.unbound_claim(pod).filter(|_| self.needs_bound_claims)
+    /// Whether all claims of a pod say where they can be used, if that must be known before it is placed.
+    pub(crate) fn check_claims(&self, pod: &Pod) -> Result<(), NotPlaceable> {
+        let unready = self.volumes.unready(pod).filter(|_| self.needs_bound_claims);
+        let pod = || key(pod);
+        match unready {
+            None => Ok(()),
+            Some(Unready::Unbound { claim }) => Err(NotPlaceable::UnboundClaim { pod: pod(), claim }),
+            Some(Unready::NoVolume { claim, volume }) => Err(NotPlaceable::NoVolume {
+                pod: pod(),
+                claim,
+                volume,
+            }),
+        }
     }
 
     /// Everybody who holds a place on a node that is known.

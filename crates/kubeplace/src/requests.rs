@@ -8,7 +8,7 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::core::v1::{Container, ContainerStatus, Pod, PodSpec, ResourceRequirements};
+use k8s_openapi::api::core::v1::{Container, ContainerStatus, Pod, PodSpec, PodStatus, ResourceRequirements};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
 use crate::quantity::{Round, amount};
@@ -26,7 +26,8 @@ pub fn of_spec(spec: &PodSpec) -> Requests {
     total(spec, |container| of_container(container.resources.as_ref()))
 }
 
-/// What a pod that runs holds: while its containers are being resized, the larger of what they have and ask for.
+/// What a pod that runs holds: while it is being resized, the larger of what it has and asks for. What its node has said
+/// it will never give it does not count.
 pub fn of_pod(pod: &Pod) -> Requests {
     let Some(spec) = &pod.spec else {
         return Requests::new();
@@ -41,16 +42,47 @@ pub fn of_pod(pod: &Pod) -> Requests {
         .chain(init)
         .map(|status| (status.name.as_str(), status))
         .collect();
-    total(spec, |container| {
-        let mut requests = of_container(container.resources.as_ref());
-        if let Some(status) = statuses.get(container.name.as_str()) {
-            let actual = status.resources.as_ref().and_then(|actual| actual.requests.as_ref());
-            for held in [actual, status.allocated_resources.as_ref()].into_iter().flatten() {
-                raise(&mut requests, &amounts(held));
-            }
+    let is_refused = status.is_some_and(is_resize_refused);
+    let mut requests = total(spec, |container| {
+        let asked = of_container(container.resources.as_ref());
+        let Some(status) = statuses.get(container.name.as_str()) else {
+            return asked;
+        };
+        let actual = status.resources.as_ref().and_then(|actual| actual.requests.as_ref());
+        resized(asked, [actual, status.allocated_resources.as_ref()], is_refused)
+    });
+    if let Some(resources) = &spec.resources {
+        let actual = status.and_then(|status| status.resources.as_ref()?.requests.as_ref());
+        let allocated = status.and_then(|status| status.allocated_resources.as_ref());
+        let asked = resources.requests.as_ref().map(amounts).unwrap_or_default();
+        let overhead = spec.overhead.as_ref().map(amounts).unwrap_or_default();
+        let mut held = resized(asked.clone(), [actual, allocated], is_refused);
+        held.retain(|resource, _| asked.contains_key(resource));
+        for resource in held.keys() {
+            requests.insert(resource.clone(), overhead.get(resource).copied().unwrap_or(0));
         }
-        requests
-    })
+        add(&mut requests, &held);
+    }
+    requests
+}
+
+/// What counts of what is asked for and what is held of it, as far as that is known.
+fn resized(asked: Requests, held: [Option<&Quantities>; 2], is_refused: bool) -> Requests {
+    let mut counted = match is_refused && held.iter().any(Option::is_some) {
+        true => Requests::new(),
+        false => asked,
+    };
+    for held in held.into_iter().flatten() {
+        raise(&mut counted, &amounts(held));
+    }
+    counted
+}
+
+/// Whether the node has said that it can never hold what the pod now asks for.
+fn is_resize_refused(status: &PodStatus) -> bool {
+    let mut conditions = status.conditions.iter().flatten();
+    conditions
+        .any(|condition| condition.type_ == "PodResizePending" && condition.reason.as_deref() == Some("Infeasible"))
 }
 
 fn total(spec: &PodSpec, of: impl Fn(&Container) -> Requests) -> Requests {
@@ -192,6 +224,29 @@ mod tests {
             "imageID": "", "resources": {"requests": {"cpu": "3"}}, "allocatedResources": {"memory": "50"}}]});
         let requests = of_pod(&pod(spec, status));
         assert_eq!((requests["cpu"], requests["memory"]), (3000, 100));
+    }
+
+    #[test]
+    fn what_a_node_will_never_give_does_not_count() {
+        let spec = json!({"containers": [container("a", "9", "100")]});
+        let status = |reason: &str| {
+            json!({
+                "conditions": [{"type": "PodResizePending", "status": "True", "reason": reason}],
+                "containerStatuses": [{"name": "a", "ready": true, "restartCount": 0, "image": "", "imageID": "",
+                    "resources": {"requests": {"cpu": "2", "memory": "100"}}}],
+            })
+        };
+        let cpu = |reason: &str| of_pod(&pod(spec.clone(), status(reason)))["cpu"];
+        assert_eq!((cpu("Deferred"), cpu("Infeasible")), (9000, 2000));
+    }
+
+    #[test]
+    fn a_pod_that_shrinks_as_a_whole_still_holds_what_it_had() {
+        let spec = json!({"containers": [container("a", "1", "100")], "resources": {"requests": {"cpu": "2"}},
+            "overhead": {"cpu": "100m"}});
+        let status = json!({"resources": {"requests": {"cpu": "5", "memory": "900"}}});
+        let requests = of_pod(&pod(spec, status));
+        assert_eq!((requests["cpu"], requests["memory"]), (5100, 100));
     }
 
     #[test]

@@ -26,6 +26,12 @@ pub enum NotPlaceable {
          default-scheduler only", .pod.namespace, .pod.name
     )]
     UnboundClaim { pod: NamespacedName, claim: String },
+    #[error("pod {}/{}: volume claim {claim} is bound to volume {volume}, which does not exist", .pod.namespace, .pod.name)]
+    NoVolume {
+        pod: NamespacedName,
+        claim: String,
+        volume: String,
+    },
     #[error("pod-group {pod_group} has {found} of the {needed} pods that it needs")]
     Incomplete { pod_group: String, found: u32, needed: u32 },
     #[error("topology {name} does not exist; create it, or remove the constraint")]

@@ -2,7 +2,7 @@
 //!
 //! A claim that is bound names a volume, and the volume may say which nodes reach it. A claim that is not bound yet, or
 //! not known here, restricts nothing: its volume is made where the pod goes. That is the work of whoever binds the pod,
-//! so somebody who cannot do it asks for [`Volumes::unbound_claim`] first.
+//! so somebody who cannot do it asks for [`Volumes::unready`] first.
 
 use std::collections::BTreeMap;
 
@@ -16,8 +16,15 @@ use crate::eligibility::terms;
 pub(crate) struct Volumes {
     /// Name of the volume, by namespace and name of the claim.
     claims: BTreeMap<(String, String), String>,
-    /// By name of the volume; any one of the terms must hold.
-    reach: BTreeMap<String, Vec<Vec<Requirement>>>,
+    /// By name of the volume; any one of the terms must hold, if it has any.
+    reach: BTreeMap<String, Option<Vec<Vec<Requirement>>>>,
+}
+
+/// Why a claim does not say yet which nodes it can be used on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Unready {
+    Unbound { claim: String },
+    NoVolume { claim: String, volume: String },
 }
 
 impl Volumes {
@@ -37,26 +44,38 @@ impl Volumes {
     pub(crate) fn set_volume(&mut self, volume: &PersistentVolume) {
         let name = volume.metadata.name.clone().unwrap_or_default();
         let affinity = volume.spec.as_ref().and_then(|spec| spec.node_affinity.as_ref());
-        match affinity.and_then(|affinity| affinity.required.as_ref()) {
-            Some(required) => self.reach.insert(name, terms(&required.node_selector_terms)),
-            None => self.reach.remove(&name),
-        };
+        let required = affinity.and_then(|affinity| affinity.required.as_ref());
+        let terms = required.map(|required| terms(&required.node_selector_terms));
+        self.reach.insert(name, terms);
     }
 
     pub(crate) fn remove_volume(&mut self, name: &str) {
         self.reach.remove(name);
     }
 
+    /// Namespace and name of the claims that are bound to a volume.
+    pub(crate) fn claims_on(&self, volume: &str) -> impl Iterator<Item = &(String, String)> {
+        let bound = self.claims.iter().filter(move |(_, bound)| *bound == volume);
+        bound.map(|(claim, _)| claim)
+    }
+
     /// What the volumes of a pod ask of its node, one list of terms for each volume that asks for something.
     pub(crate) fn of_pod(&self, pod: &Pod) -> Vec<&Vec<Vec<Requirement>>> {
         claims(pod)
-            .filter_map(|claim| self.reach.get(self.volume_of(pod, claim)?))
+            .filter_map(|claim| self.reach.get(self.volume_of(pod, claim)?)?.as_ref())
             .collect()
     }
 
-    /// A claim of a pod that no volume is bound to.
-    pub(crate) fn unbound_claim(&self, pod: &Pod) -> Option<String> {
-        claims(pod).find(|claim| self.volume_of(pod, claim.clone()).is_none())
+    /// A claim of a pod that no volume is bound to, or one that is not there.
+    pub(crate) fn unready(&self, pod: &Pod) -> Option<Unready> {
+        claims(pod).find_map(|claim| match self.volume_of(pod, claim.clone()) {
+            None => Some(Unready::Unbound { claim }),
+            Some(volume) if self.reach.contains_key(volume) => None,
+            Some(volume) => Some(Unready::NoVolume {
+                claim,
+                volume: volume.clone(),
+            }),
+        })
     }
 
     fn volume_of(&self, pod: &Pod, claim: String) -> Option<&String> {

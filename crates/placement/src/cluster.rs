@@ -290,6 +290,16 @@ impl Cluster {
         }
     }
 
+    /// How pods of a shape stand to marks.
+    pub fn stances(&self, shape: ShapeId) -> &[(Mark, Stance)] {
+        &self.shapes[shape.0 as usize].marks
+    }
+
+    /// The marks that pods on a node avoid or bear.
+    pub fn marks_on(&self, node: NodeId) -> impl Iterator<Item = Mark> {
+        self.marks.on(node.0)
+    }
+
     /// The gang with shapes that nothing keeps apart.
     pub(crate) fn without_marks(&mut self, gang: &Gang) -> Gang {
         let mut gang = gang.clone();

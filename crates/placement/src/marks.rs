@@ -138,6 +138,16 @@ impl Marks {
         }
     }
 
+    /// The marks that pods on a node avoid or bear.
+    pub(crate) fn on(&self, node: u32) -> impl Iterator<Item = Mark> {
+        let here = self
+            .marks
+            .iter()
+            .enumerate()
+            .filter(move |(_, mark)| mark.by_node.contains_key(&node));
+        here.map(|(index, _)| Mark(index as u32))
+    }
+
     /// Pods of a stance came to a node, or left it.
     pub(crate) fn change(&mut self, node: u32, (mark, stance): (Mark, Stance), pods: i64) {
         let state = &mut self.marks[mark.0 as usize];

@@ -41,6 +41,9 @@ impl Core {
         if let Some(decided) = self.release(unit, &gang, &standing, now) {
             return decided;
         }
+        if let Some(decided) = self.unpin(unit, &gang, &standing, now) {
+            return decided;
+        }
         let request = match self.request(&gang, &standing) {
             Ok(request) => request,
             Err(pending) => return self.cannot(unit, rank, (&gang, &standing), *pending, now),
@@ -80,15 +83,16 @@ impl Core {
     fn request(&mut self, gang: &PodGang, standing: &Standing) -> Result<GangRequest, Box<PendingExplanation>> {
         let not_formed = |message| Err(Box::new(because(reason::NOT_FORMED, message, Waiting::Wait)));
         if let Some(held_back) = &standing.held_back {
-            return not_formed(format!("pod {} still has its gate", held_back.name));
+            let gate = labels::SCHEDULING_GATE;
+            return not_formed(format!("pod {} still has the scheduling gate {gate}", held_back.name));
         }
         if let Some(base) = self.unplaced_base(gang) {
             return not_formed(format!("its base gang {base} is not placed yet"));
         }
-        let request = self
-            .state
-            .request(gang)
-            .map_err(|not_placeable| Box::new(why_not(&not_placeable)))?;
+        let request = match self.state.request(gang) {
+            Ok(request) => request,
+            Err(not_placeable) => return Err(Box::new(self.why_not(gang, &not_placeable))),
+        };
         // More of a gang that runs is worth more than a preference that nobody stated.
         Ok(match standing.is_whole {
             true => request.without_policy(),
@@ -187,14 +191,10 @@ impl Core {
 
     /// Nothing waits that could be placed now.
     fn settle(&mut self, unit: &Unit, gang: &Arc<PodGang>, standing: &Standing, now: Timestamp) -> Decided {
-        if standing.is_whole && standing.is_bound {
-            self.records.entry(unit.clone()).or_default().pinned_at = None;
-            return self.say_placed(unit, gang, now);
+        match standing.is_whole && standing.is_bound {
+            true => self.say_placed(unit, gang, now),
+            false => Decided::default(),
         }
-        if standing.is_whole && self.policy.hand == Hand::Pins {
-            return self.await_binds(unit, gang, now);
-        }
-        Decided::default()
     }
 
     /// The base gang of a scaled one, if that is not on nodes yet. Where gates are lifted by others, they see to it.
@@ -209,26 +209,35 @@ impl Core {
         (!is_bound).then(|| name.clone())
     }
 
-    /// Pinned pods are somebody else's to bind. Those that are not bound in time return gated, to be placed again.
-    fn await_binds(&mut self, unit: &Unit, gang: &PodGang, now: Timestamp) -> Decided {
-        let grace = self.policy.grace;
+    /// Pinned pods are somebody else's to bind. One that is not bound in time returns gated, to be placed again; below
+    /// the minimum all that are unbound do, as they are placed together.
+    fn unpin(&mut self, unit: &Unit, gang: &PodGang, standing: &Standing, now: Timestamp) -> Option<Decided> {
+        let hand = self.policy.hand;
+        let pods = gang.spec.pod_groups.iter().flat_map(|group| self.state.listed(group));
+        let pinned = pods.filter(|pod| hand.destination(pod).is_some() && !pod::has_place(pod));
+        let pinned: Vec<(String, _)> = pinned.map(|pod| (pod.uid().unwrap_or_default(), pod.clone())).collect();
         let record = self.records.entry(unit.clone()).or_default();
-        let until = *record.pinned_at.get_or_insert(now) + grace;
+        let known = std::mem::take(&mut record.pinned);
+        let since = |uid: &String| known.get(uid).copied().unwrap_or(now);
+        record.pinned = pinned.iter().map(|(uid, _)| (uid.clone(), since(uid))).collect();
+        let until = *record.pinned.values().min()? + self.policy.grace;
         if now < until {
             self.look_at(unit, until);
-            return Decided::default();
+            return None;
         }
-        record.pinned_at = None;
-        let pods = gang.spec.pod_groups.iter().flat_map(|group| self.state.listed(group));
-        let unbound: Vec<_> = pods
-            .filter(|pod| Hand::Pins.destination(pod).is_some() && !pod::has_place(pod))
-            .cloned()
-            .collect();
-        tracing::warn!(%unit, pods = unbound.len(), "pinned pods were not bound in time; they are placed again");
-        Decided {
-            actions: unbound.into_iter().map(|pod| Action::Release { pod }).collect(),
+        let mut actions = Vec::new();
+        for (uid, pod) in pinned {
+            if !standing.is_bound || now >= since(&uid) + self.policy.grace {
+                // It has the grace once more, should it not go.
+                record.pinned.insert(uid, now);
+                actions.push(Action::Release { pod });
+            }
+        }
+        tracing::warn!(%unit, pods = actions.len(), "pinned pods were not bound in time; they are placed again");
+        Some(Decided {
+            actions,
             notices: Vec::new(),
-        }
+        })
     }
 
     /// It cannot be tried as it is; only its own objects can change that.
@@ -266,6 +275,42 @@ impl Core {
             notices: Vec::new(),
         })
     }
+
+    fn why_not(&self, gang: &PodGang, not_placeable: &NotPlaceable) -> PendingExplanation {
+        let (reason, waiting) = match not_placeable {
+            NotPlaceable::Incomplete { .. } | NotPlaceable::UnboundClaim { .. } | NotPlaceable::NoVolume { .. } => {
+                (reason::NOT_FORMED, Waiting::Wait)
+            }
+            NotPlaceable::NoTopology { .. } | NotPlaceable::NoLevel { .. } => {
+                (reason::TOPOLOGY_UNAVAILABLE, Waiting::Act)
+            }
+            NotPlaceable::Unsupported { .. } | NotPlaceable::Unlike { .. } => (reason::UNSUPPORTED, Waiting::Act),
+        };
+        let message = match not_placeable {
+            NotPlaceable::Incomplete { pod_group, .. } => match self.held_by_others(gang, pod_group) {
+                Some(held) => format!("{not_placeable}: {held}"),
+                None => not_placeable.to_string(),
+            },
+            _ => not_placeable.to_string(),
+        };
+        because(reason, message, waiting)
+    }
+
+    /// Whose gate, and not Grove's, holds pods of a pod-group back: "pod w-0-a-1 has the scheduling gate example.com/quota".
+    fn held_by_others(&self, gang: &PodGang, pod_group: &str) -> Option<String> {
+        let group = gang.spec.pod_groups.iter().find(|group| group.name == pod_group)?;
+        let mut held = self.state.listed(group).filter_map(|pod| {
+            let mut gates = pod::gates(pod);
+            let gate = gates.find(|gate| *gate != labels::SCHEDULING_GATE)?;
+            Some((pod.name_any(), gate))
+        });
+        let (pod, gate) = held.next()?;
+        let others = match held.count() {
+            0 => String::new(),
+            others => format!(", and {others} more wait for others' gates"),
+        };
+        Some(format!("pod {pod} has the scheduling gate {gate}{others}"))
+    }
 }
 
 /// Whether the gang once had its minimum.
@@ -289,13 +334,4 @@ fn shapes(gang: &Gang) -> Vec<ShapeId> {
         .iter()
         .filter(|group| group.desired as usize > group.bound.len());
     waiting.map(|group| group.shape).collect()
-}
-
-fn why_not(not_placeable: &NotPlaceable) -> PendingExplanation {
-    let (reason, waiting) = match not_placeable {
-        NotPlaceable::Incomplete { .. } | NotPlaceable::UnboundClaim { .. } => (reason::NOT_FORMED, Waiting::Wait),
-        NotPlaceable::NoTopology { .. } | NotPlaceable::NoLevel { .. } => (reason::TOPOLOGY_UNAVAILABLE, Waiting::Act),
-        NotPlaceable::Unsupported { .. } | NotPlaceable::Unlike { .. } => (reason::UNSUPPORTED, Waiting::Act),
-    };
-    because(reason, not_placeable.to_string(), waiting)
 }

@@ -29,6 +29,7 @@ use crate::queue::{Hope, Queue, Rank, Unit};
 use crate::seen::Seen;
 use crate::state::{State, key_of};
 use crate::statement::Statement;
+use crate::tell::Unformed;
 use crate::write::{Action, Done};
 
 /// What is decided by whoever runs the scheduler.
@@ -124,16 +125,16 @@ pub(crate) struct Record {
     pub(crate) to_say: Option<Statement>,
     /// When it was last explained.
     pub(crate) explained_at: Option<Timestamp>,
-    /// Since when it has not all the pods that it needs.
-    pub(crate) unformed_at: Option<Timestamp>,
+    /// What it lacks, as long as it has not all the pods that it needs.
+    pub(crate) unformed: Option<Unformed>,
     /// How well it lies, as long as it is placed.
     pub(crate) quality: Quality,
     /// What it prefers and could not have when it was placed.
     pub(crate) regret: Option<String>,
     /// What disruption budgets would have to allow for others to make room.
     pub(crate) guards: Vec<String>,
-    /// Since when all of it is pinned and not all of it bound.
-    pub(crate) pinned_at: Option<Timestamp>,
+    /// Since when its pods, by UID, are seen to be pinned and not bound.
+    pub(crate) pinned: BTreeMap<String, Timestamp>,
 }
 
 /// Decides.
@@ -152,6 +153,8 @@ pub struct Core {
     pub(crate) holds: BTreeMap<Unit, Hold>,
     /// Requests that do not fit, as long as nothing has made room.
     pub(crate) refused: Vec<Gang>,
+    /// When a pod last came that is to be placed, or was let go.
+    pub(crate) born_at: Option<Timestamp>,
     /// Domains that the engine weighed in the last step, if it was asked.
     pub(crate) visited: Option<u64>,
     /// The unit that the last step was about.
@@ -170,6 +173,7 @@ impl Core {
             timers: BTreeSet::new(),
             holds: BTreeMap::new(),
             refused: Vec::new(),
+            born_at: None,
             visited: None,
             tried: None,
         }
@@ -257,7 +261,7 @@ impl Core {
             self.timers.pop_first();
             self.state.stir.units.insert(unit);
         }
-        self.absorb();
+        self.absorb(now);
         if let Some((unit, rank)) = self.queue.take(now) {
             let decided = self.attempt(&unit, rank, now);
             self.tried = Some(unit);
@@ -324,12 +328,15 @@ impl Core {
     }
 
     /// Turns what has changed into units to try.
-    fn absorb(&mut self) {
+    fn absorb(&mut self, now: Timestamp) {
         if self.state.stir.is_empty() {
             return;
         }
         let stir = std::mem::take(&mut self.state.stir);
-        if stir.nodes || !stir.room.is_empty() {
+        if stir.is_birth {
+            self.born_at = Some(now);
+        }
+        if stir.nodes || !stir.room.is_empty() || !stir.marks.is_empty() {
             self.refused.clear();
             let cluster = self.state.mirror.cluster();
             let fits = |shape| {
@@ -341,13 +348,17 @@ impl Core {
                     })
                 })
             };
+            let was_kept_away = |shape| {
+                let mut stances = cluster.stances(shape).iter();
+                stances.any(|(mark, _)| stir.marks.contains(mark))
+            };
             self.queue.wake(|hope| match hope {
-                Hope::Room(shapes) => shapes.iter().any(|shape| fits(*shape)),
+                Hope::Room(shapes) => shapes.iter().any(|shape| fits(*shape) || was_kept_away(*shape)),
                 Hope::Nodes => stir.nodes,
                 Hope::Own => false,
             });
         }
-        if stir.budgets {
+        if stir.victims {
             // Whoever may evict nobody gains nothing from it.
             let lowest = self.state.lowest_priority();
             let parked = self.queue.parked().into_iter();
@@ -453,3 +464,6 @@ pub(crate) struct Standing {
     /// A pod that is listed and still has Grove's gate: the gang is about to be whole.
     pub(crate) held_back: Option<PodKey>,
 }
+
+#[cfg(test)]
+mod tests;

@@ -53,6 +53,7 @@ pub(crate) fn never_preempts(pod: &Pod) -> bool {
 pub(crate) fn is_same(old: &Pod, new: &Pod) -> bool {
     old.spec == new.spec
         && old.metadata.labels == new.metadata.labels
+        && grove_kubeplace::requests::of_pod(old) == grove_kubeplace::requests::of_pod(new)
         && is_live(old) == is_live(new)
         && has_ended(old) == has_ended(new)
 }

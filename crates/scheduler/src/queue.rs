@@ -43,7 +43,7 @@ pub struct Rank {
 /// What could help a unit that does not fit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Hope {
-    /// Room on a node for a pod of one of these shapes.
+    /// Room on a node for a pod of one of these shapes, or less of what keeps such pods away.
     Room(Vec<ShapeId>),
     /// A node that comes or changes: what runs elsewhere and ends does not help.
     Nodes,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use grove_api::{ClusterTopology, ClusterTopologyBinding, PodGang, TopologyDomain};
 use grove_kubeplace::NodeResourceTopology;
 use grove_runtime::ObjectKey;
-use k8s_openapi::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim, Pod};
+use k8s_openapi::api::core::v1::{ContainerStatus, Node, PersistentVolume, PersistentVolumeClaim, Pod};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::scheduling::v1::PriorityClass;
 
@@ -94,8 +94,16 @@ impl Kept for Pod {
             container.volume_mounts = None;
         }
         if let Some(status) = &mut object.status {
-            status.container_statuses = None;
-            status.init_container_statuses = None;
+            let init = status.init_container_statuses.iter_mut().flatten();
+            for container in status.container_statuses.iter_mut().flatten().chain(init) {
+                // What it holds while it is being resized; the rest is the operator's business.
+                *container = ContainerStatus {
+                    name: std::mem::take(&mut container.name),
+                    resources: container.resources.take(),
+                    allocated_resources: container.allocated_resources.take(),
+                    ..ContainerStatus::default()
+                };
+            }
         }
         object
     }

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use grove_api::labels::annotation;
 use grove_api::podgang::{GangTopologyConstraint, NamespacedName, PodGroup};
 use grove_api::{ClusterTopology, ClusterTopologyBinding, PodGang, PodGangSpec, TopologyDomain, labels};
-use grove_kubeplace::{GangRequest, Mirror, NodeResourceTopology, NotPlaceable, PodKey};
-use grove_placement::NodeId;
+use grove_kubeplace::{GangRequest, Holding, Mirror, NodeResourceTopology, NotPlaceable, PodKey};
+use grove_placement::{Mark, NodeId};
 use grove_runtime::ObjectKey;
 use grove_topology::Topology;
 use jiff::Timestamp;
@@ -35,15 +35,20 @@ pub(crate) struct Stir {
     pub(crate) units: BTreeSet<Unit>,
     /// Nodes on which there is, or may be, more room than before.
     pub(crate) room: BTreeSet<NodeId>,
+    /// Marks that keep pods apart and of which there may be less somewhere: that helps in a whole domain, wherever in it
+    /// there is room.
+    pub(crate) marks: BTreeSet<Mark>,
     /// A node came or changed, or a topology did.
     pub(crate) nodes: bool,
-    /// A disruption budget lets pods go that it did not before.
-    pub(crate) budgets: bool,
+    /// Pods may be evicted that could not be before: a disruption budget lets them go, or their priority is lower.
+    pub(crate) victims: bool,
+    /// A pod came that is to be placed, or one that was held back is not any more.
+    pub(crate) is_birth: bool,
 }
 
 impl Stir {
     pub(crate) fn is_empty(&self) -> bool {
-        self.units.is_empty() && self.room.is_empty() && !self.nodes && !self.budgets
+        self.units.is_empty() && self.room.is_empty() && self.marks.is_empty() && !self.nodes && !self.victims
     }
 }
 
@@ -122,16 +127,42 @@ impl State {
                 put(&mut self.topologies.domains, &key.name, object);
                 self.topology_changed(&key.name);
             }
-            Seen::PriorityClass(key, class) => put(&mut self.priorities, &key.name, class),
-            Seen::DisruptionBudget(key, budget) => self.stir.budgets |= self.budgets.put(key, budget),
-            Seen::Claim(key, Some(claim)) => {
-                self.mirror.set_claim(&claim);
-                self.volumes_changed(&key);
+            Seen::PriorityClass(key, class) => self.see_priority(&key.name, class),
+            Seen::DisruptionBudget(key, budget) => self.stir.victims |= self.budgets.put(key, budget),
+            Seen::Claim(key, claim) => {
+                match &claim {
+                    Some(claim) => self.mirror.set_claim(claim),
+                    None => self.mirror.remove_claim(&key.namespace, &key.name),
+                }
+                self.claims_changed(&[key]);
             }
-            Seen::Claim(key, None) => self.mirror.remove_claim(&key.namespace, &key.name),
-            Seen::Volume(_, Some(volume)) => self.mirror.set_volume(&volume),
-            Seen::Volume(key, None) => self.mirror.remove_volume(&key.name),
+            Seen::Volume(key, volume) => {
+                match &volume {
+                    Some(volume) => self.mirror.set_volume(volume),
+                    None => self.mirror.remove_volume(&key.name),
+                }
+                let claims = self.mirror.claims_on(&key.name);
+                let claims: Vec<_> = claims
+                    .map(|(namespace, name)| ObjectKey::new(namespace, name))
+                    .collect();
+                self.claims_changed(&claims);
+            }
         }
+    }
+
+    /// Gangs that name a class have its priority: they may come earlier than before, evict more, or be evicted by more.
+    fn see_priority(&mut self, name: &str, class: Option<Arc<PriorityClass>>) {
+        let value = |class: &Arc<PriorityClass>| class.value;
+        let (old, new) = (self.priorities.get(name).map(value), class.as_ref().map(value));
+        put(&mut self.priorities, name, class);
+        if old == new {
+            return;
+        }
+        let names_it = |gang: &&PodGang| gang.spec.priority_class_name.as_deref() == Some(name);
+        let gangs = self.gangs.iter().filter(|(_, gang)| names_it(&&***gang));
+        let gangs: Vec<Unit> = gangs.map(|(key, _)| Unit::Gang(key.clone())).collect();
+        self.stir.victims |= !gangs.is_empty();
+        self.stir.units.extend(gangs);
     }
 
     fn see_node(&mut self, name: &str, node: Option<Arc<Node>>) {
@@ -139,14 +170,25 @@ impl State {
             Some(new) => {
                 let is_same = self.nodes.get(name).is_some_and(|old| is_same_node(old, new));
                 if !is_same {
+                    self.leaves_domains(name);
                     self.mirror.set_node(new);
                     self.stir.room.extend(self.mirror.cluster().node(name));
                     self.stir.nodes = true;
                 }
             }
-            None => self.mirror.remove_node(name),
+            None => {
+                self.leaves_domains(name);
+                self.mirror.remove_node(name);
+            }
         }
         put(&mut self.nodes, name, node);
+    }
+
+    /// A node that changes may take those who keep others away out of their domain.
+    fn leaves_domains(&mut self, node: &str) {
+        let cluster = self.mirror.cluster();
+        let marks = cluster.node(node).into_iter().flat_map(|node| cluster.marks_on(node));
+        self.stir.marks.extend(marks);
     }
 
     /// A node says what its NUMA cells have left, or nothing any more. That may help whoever asks for cells; nobody else
@@ -172,20 +214,24 @@ impl State {
             return;
         }
         let before = self.mirror.node_of(&key).map(str::to_owned);
-        let room = before.as_deref().and_then(|node| self.mirror.cluster().node(node));
+        let held = self.mirror.holding(&key);
         self.mirror.set_pod(&new);
         if let Some(node) = self.hand.destination(&new).filter(|_| pod::node(&new).is_none()) {
             self.mirror.assume(&new, node);
         }
         let after = self.mirror.node_of(&key).map(str::to_owned);
-        if before.is_some() && after != before {
-            self.stir.room.extend(room);
+        // It may be gone from there, ask for less, or keep away others than before.
+        if self.mirror.holding(&key) != held {
+            self.leaves(held);
         }
         let Some(unit) = self.unit_of(&new) else { return };
         if let Unit::Gang(gang) = &unit {
             self.members.entry(gang.clone()).or_default().insert(key);
         }
         let hand = self.hand;
+        let was_wanted = old.as_ref().map(|old| hand.is_wanted(old));
+        // One that is new always comes with a change of its unit.
+        self.stir.is_birth |= pod::is_live(&new) && was_wanted.is_none_or(|was| !was && hand.is_wanted(&new));
         let standing = |pod: &Pod, node: &Option<String>| (hand.is_wanted(pod), pod::is_live(pod), node.clone());
         if self.hand == Hand::Pins
             && pod::has_place(&new)
@@ -202,13 +248,18 @@ impl State {
         }
     }
 
+    /// What a pod held, somebody else may have.
+    fn leaves(&mut self, held: Option<Holding>) {
+        if let Some(held) = held {
+            self.stir.room.extend(held.node);
+            self.stir.marks.extend(held.marks.into_iter().map(|(mark, _)| mark));
+        }
+    }
+
     /// A pod is gone, or its name is another's now.
     fn lose_pod(&mut self, key: &PodKey, old: &Pod) {
-        let node = self
-            .mirror
-            .node_of(key)
-            .and_then(|node| self.mirror.cluster().node(node));
-        self.stir.room.extend(node);
+        let held = self.mirror.holding(key);
+        self.leaves(held);
         self.mirror.remove_pod(key);
         self.pods.remove(key);
         let Some(unit) = self.unit_of(old) else { return };
@@ -263,12 +314,11 @@ impl State {
         self.stir.units.extend(gangs.map(Unit::Gang).collect::<Vec<_>>());
     }
 
-    /// A claim that is bound now may let its pods be placed, or hold them to a node.
-    fn volumes_changed(&mut self, claim: &ObjectKey) {
-        let waiting = self
-            .pods
-            .values()
-            .filter(|pod| self.hand.is_wanted(pod) && pod::uses_claim(pod, claim));
+    /// Claims or their volumes changed: that may let their pods be placed, hold them to a node, or back.
+    fn claims_changed(&mut self, claims: &[ObjectKey]) {
+        let waits =
+            |pod: &&Arc<Pod>| self.hand.is_wanted(pod) && claims.iter().any(|claim| pod::uses_claim(pod, claim));
+        let waiting = self.pods.values().filter(waits);
         let units: Vec<Unit> = waiting.filter_map(|pod| self.unit_of(pod)).collect();
         self.stir.units.extend(units);
     }
@@ -305,11 +355,8 @@ impl State {
         if known.is_some_and(|pod| pod.metadata.uid.as_deref() != uid || pod::node(pod).is_some()) {
             return;
         }
-        let node = self
-            .mirror
-            .node_of(key)
-            .and_then(|node| self.mirror.cluster().node(node));
-        self.stir.room.extend(node);
+        let held = self.mirror.holding(key);
+        self.leaves(held);
         self.mirror.remove_pod(key);
     }
 

@@ -30,14 +30,24 @@ const EXPLAIN_EACH: Duration = Duration::from_millis(50);
 const CHANGES_MAX: usize = 3;
 /// What Events say was being done.
 const ACTION: &str = "Placing";
-/// How long a gang may be incomplete before that is worth saying: its pods are being made.
+/// How long nobody has made a pod before it is worth saying that a gang is incomplete: until then its pods are on their
+/// way, and what is said of it would be wrong a moment later.
 const FORMING: Duration = Duration::from_secs(5);
+/// However many pods are made, of a gang in which nothing happens for so long something is said.
+const FORMING_MAX: Duration = Duration::from_secs(60);
+
+/// What a gang lacks, and since when it is just that.
+#[derive(Debug)]
+pub(crate) struct Unformed {
+    message: String,
+    since: Timestamp,
+}
 
 impl Core {
     /// The gang has its minimum on nodes.
     pub(crate) fn say_placed(&mut self, unit: &Unit, gang: &Arc<PodGang>, now: Timestamp) -> Decided {
         self.unexplained.retain(|(_, _, other)| other != unit);
-        self.records.entry(unit.clone()).or_default().unformed_at = None;
+        self.records.entry(unit.clone()).or_default().unformed = None;
         let Ok(request) = self.state.request(gang) else {
             // Some of its pods went meanwhile; that is seen next.
             return Decided::default();
@@ -60,15 +70,10 @@ impl Core {
         pending: PendingExplanation,
         now: Timestamp,
     ) -> Decided {
-        let record = self.records.entry(unit.clone()).or_default();
         if pending.reason != reason::NOT_FORMED {
-            record.unformed_at = None;
-        } else {
-            let worth_saying_at = *record.unformed_at.get_or_insert(now) + FORMING;
-            if now < worth_saying_at {
-                self.look_at(unit, worth_saying_at);
-                return Decided::default();
-            }
+            self.records.entry(unit.clone()).or_default().unformed = None;
+        } else if self.is_forming(unit, &pending.message, now) {
+            return Decided::default();
         }
         let statement = Statement::pending(pending);
         let statement = match standing.bound > 0 && was_whole(gang) {
@@ -78,23 +83,35 @@ impl Core {
         self.say(unit, gang, statement, now)
     }
 
+    /// Whether what a unit lacks may be on its way. It is looked at again when that can no longer be hoped for.
+    fn is_forming(&mut self, unit: &Unit, message: &str, now: Timestamp) -> bool {
+        let record = self.records.entry(unit.clone()).or_default();
+        let unformed = record.unformed.take().filter(|known| known.message == message);
+        let since = unformed.map_or(now, |known| known.since);
+        let message = message.to_owned();
+        record.unformed = Some(Unformed { message, since });
+        let born_at = self.born_at.map_or(since, |born_at| born_at.max(since));
+        let worth_saying_at = (born_at + FORMING).min(since + FORMING_MAX);
+        if now < worth_saying_at {
+            self.look_at(unit, worth_saying_at);
+        }
+        now < worth_saying_at
+    }
+
     /// The pods of a unit name a gang that does not exist. It may be about to: that is waited for.
     pub(crate) fn say_orphaned(&mut self, unit: &Unit, now: Timestamp) -> Decided {
         let mut decided = Decided::default();
         let (Unit::Gang(key), Some(_)) = (unit, self.state.orphaned_since(unit)) else {
             return decided;
         };
-        let record = self.records.entry(unit.clone()).or_default();
-        let worth_saying_at = *record.unformed_at.get_or_insert(now) + FORMING;
-        if now < worth_saying_at {
-            self.look_at(unit, worth_saying_at);
-            return decided;
-        }
         let label = labels::PODGANG;
         let message = format!(
             "PodGang {} does not exist; create it, or make the pod without the label {label}",
             key.name
         );
+        if self.is_forming(unit, &message, now) {
+            return decided;
+        }
         for pod in self.state.waiting(unit) {
             if pod::complaint(&pod) == Some(&message) {
                 continue;

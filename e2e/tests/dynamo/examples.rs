@@ -9,8 +9,9 @@ use futures::future::try_join_all;
 use grove_api::DynamoGraphDeployment;
 use grove_dynamo::translate::{lowered, set_name};
 use grove_e2e::eventually;
-use grove_scenarios::audit::Audit;
+use grove_scenarios::audit::{Audit, Terms};
 use grove_scenarios::{BLOCK, RACK, ZONE};
+use grove_scheduler::Policy;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, ListParams};
@@ -34,7 +35,10 @@ async fn every_example_runs_where_it_should() -> Result<()> {
     ensure!(files.len() >= 15, "only {} examples", files.len());
     // All at once: the scheduler places them side by side.
     try_join_all(files.iter().map(|file| apply(file))).await?;
-    let audit = Audit::of(first.record.moments(&first.client).await?, false);
+    let audit = Audit::of(
+        first.record.moments(&first.client).await?,
+        Terms::calm(Policy::default().grace),
+    );
     ensure!(audit.binds >= 60, "only {} pods were bound", audit.binds);
     Ok(())
 }

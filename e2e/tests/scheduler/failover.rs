@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, ensure};
 use grove_api::config::SchedulerProfile;
 use grove_e2e::{ControlPlane, Identity, binary_for_test};
-use grove_scenarios::audit::Audit;
+use grove_scenarios::audit::{Audit, Terms};
+use grove_scheduler::Policy;
 
 use crate::place::{GPU_HOST, Place, record, run_operator, set};
 use crate::replica::Replica;
@@ -61,7 +62,10 @@ async fn a_second_replica_takes_over_in_time_and_binds_nothing_twice() -> Result
     println!("bound again {after_kill:?} after a kill, at best {after_term:?} after a signal");
     ensure!(after_kill < AFTER_KILL_MAX, "{after_kill:?} after a kill");
     ensure!(after_term < AFTER_TERM_MAX, "{after_term:?} after a signal");
-    let audit = Audit::of(record.moments(&place.client).await?, false);
+    let audit = Audit::of(
+        record.moments(&place.client).await?,
+        Terms::calm(Policy::default().grace),
+    );
     assert_eq!(audit.binds, 20);
     leader.terminate().await
 }

@@ -7,7 +7,8 @@ use grove_api::PodCliqueSet;
 use grove_api::config::SchedulerProfile;
 use grove_e2e::{ControlPlane, Identity, binary_for_test};
 use grove_scenarios::RACK;
-use grove_scenarios::audit::Audit;
+use grove_scenarios::audit::{Audit, Terms};
+use grove_scheduler::Policy;
 use k8s_openapi::api::core::v1::Pod;
 
 use crate::place::{GPU_HOST, Place, node_of, record, run_operator, set};
@@ -87,7 +88,10 @@ async fn killed_at_any_bind_every_gang_ends_whole() -> Result<()> {
         let left = killed_at(&place, (&grove, &plane), *binds).await?;
         halves += usize::from(left % PODS != 0);
     }
-    let audit = Audit::of(record.moments(&place.client).await?, false);
+    let audit = Audit::of(
+        record.moments(&place.client).await?,
+        Terms::calm(Policy::default().grace),
+    );
     assert_eq!(audit.binds, kills.len() * SETS.len() * PODS, "no pod was released");
     println!("{} kills, {halves} of them in the middle of a gang", kills.len());
     Ok(())

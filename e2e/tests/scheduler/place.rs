@@ -10,7 +10,7 @@ use grove_api::config::{OperatorConfiguration, ProfileName, SchedulerProfile};
 use grove_api::{PodGang, rights};
 use grove_controllers::{Operator, Settings};
 use grove_e2e::{ControlPlane, Identity, Shared, eventually, node};
-use grove_scenarios::audit::Audit;
+use grove_scenarios::audit::{Audit, Terms};
 use grove_scenarios::{RACK, configuration, levels};
 use grove_scheduler::{Policy, Scheduler};
 use jiff::Timestamp;
@@ -29,6 +29,14 @@ use crate::space::{LIMIT, Space, grant};
 
 /// Shorter than the usual one, which is longer than tests should be.
 pub(crate) const GRACE: Duration = Duration::from_secs(5);
+
+/// What a busy machine adds to it before pods that are released are seen to go.
+const BUSY: Duration = Duration::from_secs(3);
+
+/// What the schedulers here are judged by.
+fn terms() -> Terms {
+    Terms::calm(GRACE + BUSY)
+}
 
 /// Each test has a runtime of its own; operators, schedulers and records outlive them.
 static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().expect("threads can be started"));
@@ -298,7 +306,7 @@ impl Place {
             .stand
             .context("no record is kept on a control plane of the test's own")?;
         let (_, record) = stand.get().await?;
-        let audit = Audit::of(record.moments(&self.client).await?, false);
+        let audit = Audit::of(record.moments(&self.client).await?, terms());
         ensure!(audit.binds > 0, "nothing was bound");
         Ok(())
     }

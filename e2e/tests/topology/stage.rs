@@ -12,7 +12,7 @@ use grove_api::config::{OperatorConfiguration, ProfileName, SchedulerProfile};
 use grove_api::{ClusterTopology, PodCliqueSet};
 use grove_controllers::{Operator, Settings};
 use grove_e2e::{ControlPlane, Identity, Shared, eventually, node};
-use grove_scenarios::audit::Audit;
+use grove_scenarios::audit::{Audit, Terms};
 use grove_scenarios::embedded::Running;
 use grove_scenarios::{CAPACITY, Stage, configuration, nodes, set};
 use grove_scheduler::{Policy as PlacingPolicy, Scheduler};
@@ -83,7 +83,8 @@ impl RealStage {
 
     /// Judges every moment since the stage was set up.
     pub(crate) async fn audit(&self) -> Result<Audit> {
-        Ok(Audit::of(self.record.moments(&self.admin).await?, false))
+        let terms = Terms::calm(PlacingPolicy::default().grace);
+        Ok(Audit::of(self.record.moments(&self.admin).await?, terms))
     }
 
     /// Leaves the control plane as the first scenario found it.

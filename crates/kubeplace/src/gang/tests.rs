@@ -345,6 +345,12 @@ fn a_claim_must_be_bound_where_nobody_binds_it_later() {
     assert!(told.starts_with("pod ns/p0: volume claim data is not bound"), "{told}");
     let bound = json!({"metadata": {"name": "data", "namespace": "ns"}, "spec": {"volumeName": "v1"}});
     mirror.set_claim(&serde_json::from_value(bound).unwrap());
+    let told = request(&mut mirror, &gang, &pods).unwrap_err().to_string();
+    assert_eq!(
+        told,
+        "pod ns/p0: volume claim data is bound to volume v1, which does not exist"
+    );
+    mirror.set_volume(&serde_json::from_value(json!({"metadata": {"name": "v1"}})).unwrap());
     assert!(request(&mut mirror, &gang, &pods).is_ok());
 }
 

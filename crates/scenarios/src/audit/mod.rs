@@ -11,6 +11,7 @@ mod instance;
 mod object;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use grove_plancheck::{Fault, check};
 use grove_simcluster::history::History;
@@ -22,22 +23,26 @@ use object::{is_live, list, node_of};
 /// The kinds that are judged by.
 pub const RESOURCES: [&str; 4] = ["nodes", "pods", "podgangs", "clustertopologies"];
 
-/// How long a gang that never was whole may keep pods below its minimum, and one second for the deletions to arrive.
-const GRACE: SignedDuration = SignedDuration::from_secs(31);
+/// What the deletions of a gang that is released take to arrive.
+const ARRIVAL: SignedDuration = SignedDuration::from_secs(1);
 
 /// What the judge goes by.
 #[derive(Clone, Copy, Debug)]
 pub struct Terms {
     /// Gangs of a replica need not share its domain.
     pub spills: bool,
-    /// How long a gang that never was whole may keep pods below its minimum.
+    /// How long a gang that never was whole may keep pods below its minimum, until they are gone.
     pub grace: SignedDuration,
 }
 
 impl Terms {
-    /// Those of a cluster on which everybody answers.
-    pub fn calm(spills: bool) -> Self {
-        Self { spills, grace: GRACE }
+    /// Those of a cluster on which everybody answers, and whose scheduler is configured with this grace.
+    pub fn calm(grace: Duration) -> Self {
+        let grace = SignedDuration::try_from(grace).unwrap_or(SignedDuration::MAX);
+        Self {
+            spills: false,
+            grace: grace.saturating_add(ARRIVAL),
+        }
     }
 }
 
@@ -79,7 +84,7 @@ pub struct Moment {
 type Key = (String, String);
 
 /// A cluster at one moment of its history.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Audit {
     nodes: BTreeMap<String, Value>,
     topologies: BTreeMap<String, Value>,
@@ -99,20 +104,27 @@ pub struct Audit {
     pub binds: usize,
 }
 
-impl Default for Terms {
-    fn default() -> Self {
-        Self::calm(false)
-    }
-}
-
 impl Audit {
+    fn new(terms: Terms) -> Self {
+        Self {
+            nodes: BTreeMap::new(),
+            topologies: BTreeMap::new(),
+            pods: BTreeMap::new(),
+            residents: BTreeMap::new(),
+            gangs: BTreeMap::new(),
+            whole: BTreeSet::new(),
+            halves: BTreeSet::new(),
+            bound_at: BTreeMap::new(),
+            settled: BTreeSet::new(),
+            terms,
+            binds: 0,
+        }
+    }
+
     /// Judges every moment, in the order in which they were. The audit at the last of them; what was wrong, if something
     /// was.
     pub fn judged(moments: impl IntoIterator<Item = Moment>, terms: Terms) -> Result<Self, Wrong> {
-        let mut audit = Self {
-            terms,
-            ..Self::default()
-        };
+        let mut audit = Self::new(terms);
         for moment in moments {
             let time = moment.time;
             if let Some((gang, is_bind)) = audit.take(moment) {
@@ -129,12 +141,12 @@ impl Audit {
     }
 
     /// The same in a test, which fails if something was wrong.
-    pub fn of(moments: impl IntoIterator<Item = Moment>, spills: bool) -> Self {
-        Self::judged(moments, Terms::calm(spills)).unwrap_or_else(|wrong| panic!("{wrong}"))
+    pub fn of(moments: impl IntoIterator<Item = Moment>, terms: Terms) -> Self {
+        Self::judged(moments, terms).unwrap_or_else(|wrong| panic!("{wrong}"))
     }
 
     /// Judges every moment of an embedded cluster.
-    pub fn of_history(history: &History, spills: bool) -> Self {
+    pub fn of_history(history: &History, terms: Terms) -> Self {
         let writes = history.writes();
         let judged = writes
             .iter()
@@ -146,7 +158,7 @@ impl Audit {
             object: write.after(),
             time: write.time,
         });
-        Self::of(moments, spills)
+        Self::of(moments, terms)
     }
 
     /// Takes a write over. The gang that it concerns, and whether it bound a pod of it.
@@ -350,7 +362,7 @@ mod tests {
     fn judged(binds: [Moment; 2]) -> Audit {
         let mut moments = scene();
         moments.extend(binds);
-        Audit::of(moments, false)
+        Audit::of(moments, Terms::calm(Duration::from_secs(5)))
     }
 
     #[test]
@@ -371,8 +383,12 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "half bound")]
-    fn half_a_gang_is_found_after_the_grace() {
-        judged([bound("p0", "n0", 1), bound("other", "n2", 100)]);
+    fn half_a_gang_is_found_after_the_grace_of_its_scheduler() {
+        let half = |second: i64| {
+            let binds = [bound("p0", "n0", 1), bound("other", "n2", second)];
+            Audit::judged(scene().into_iter().chain(binds), Terms::calm(Duration::from_secs(5)))
+        };
+        assert!(half(7).is_ok(), "its deletions are on their way");
+        assert!(matches!(half(8), Err(Wrong::HalfBound(..))));
     }
 }

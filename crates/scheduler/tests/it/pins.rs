@@ -86,6 +86,41 @@ async fn pinned_pods_that_nobody_binds_are_placed_again() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_pinned_pod_above_the_minimum_that_nobody_binds_is_placed_again() {
+    let world = World::with_binder(nodes(1, 1, 3), PINS, false).await;
+    let elastic = set("w", 3, 8, "rack").replace("minAvailable: 3", "minAvailable: 2");
+    world.create::<PodCliqueSet>(&elastic).await;
+    let are_pinned = async |world: &World| {
+        let pods = world.list::<Pod>().await;
+        pods.len() == 3 && pods.values().all(|pod| pinned_to(pod).is_some())
+    };
+    world.eventually("all are pinned", are_pinned).await;
+    // Whoever binds here binds two of them.
+    let pods: Vec<Pod> = world.list::<Pod>().await.into_values().collect();
+    for pod in &pods[..2] {
+        let node = pinned_to(pod).expect("a pinned pod");
+        world.bind(&pod.name_any(), &node).await;
+    }
+    world.await_scheduled("w-0", ("True", "Placed")).await;
+    world
+        .eventually("the third is made anew and pinned again", async |world| {
+            let now = world.list::<Pod>().await;
+            let there = |pod: &Pod| now.get(&pod.name_any()).is_some_and(|now| now.uid() == pod.uid());
+            are_pinned(world).await && there(&pods[0]) && there(&pods[1]) && !there(&pods[2])
+        })
+        .await;
+    world.audit();
+}
+
+/// The node that a pod is pinned to.
+fn pinned_to(pod: &Pod) -> Option<String> {
+    let affinity = pod.spec.as_ref()?.affinity.as_ref()?.node_affinity.as_ref()?;
+    let required = affinity.required_during_scheduling_ignored_during_execution.as_ref()?;
+    let field = required.node_selector_terms[0].match_fields.as_ref()?.first()?;
+    field.values.as_ref()?.first().cloned()
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_set_that_names_another_scheduler_is_left_to_that_one() {
     let world = World::with(nodes(1, 1, 4), PINS).await;
     let theirs = set("theirs", 2, 8, "rack").replace(

@@ -4,7 +4,7 @@ use k8s_openapi::api::core::v1::Pod;
 
 use crate::support::{World, nodes, set};
 
-fn pod(name: &str, scheduler: &str, gpus: usize) -> String {
+pub(crate) fn pod(name: &str, scheduler: &str, gpus: usize) -> String {
     format!(
         "apiVersion: v1\nkind: Pod\nmetadata: {{name: {name}}}\nspec:\n  schedulerName: {scheduler}\n  containers:\n  \
          - name: main\n    image: one\n    resources: {{requests: {{nvidia.com/gpu: \"{gpus}\"}}, limits: \

@@ -7,7 +7,7 @@ use std::time::Duration;
 use grove_api::config::{self, OperatorConfiguration, Overrides};
 use grove_api::{PodCliqueSet, PodGang, rights};
 use grove_controllers::Operator;
-use grove_scenarios::audit::Audit;
+use grove_scenarios::audit::{Audit, Terms};
 use grove_scenarios::embedded::{comes_to_rest, comes_true, install_kinds};
 use grove_scenarios::rights::{granted, used};
 use grove_scheduler::{Metrics, Policy, Scheduler, Settings};
@@ -18,6 +18,7 @@ use k8s_openapi::api::events::v1::Event;
 use kube::api::{Api, ListParams, PostParams};
 use kube::{Client, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -150,14 +151,18 @@ impl World {
         tokio::spawn(async move { Operator::new(client, settings).run(stop).await });
     }
 
+    fn policy(&self) -> Policy {
+        let configuration = configuration(self.policies);
+        match self.policies.pins {
+            true => Policy::pinning(&configuration),
+            false => Policy::new(&configuration),
+        }
+    }
+
     pub(crate) fn start_scheduler(&mut self) {
         let clock = self.cluster.clock();
-        let configuration = configuration(self.policies);
         let settings = Settings {
-            policy: match self.policies.pins {
-                true => Policy::pinning(&configuration),
-                false => Policy::new(&configuration),
-            },
+            policy: self.policy(),
             clock: Arc::new(move || clock.now()),
             metrics: self.metrics.clone(),
             ..Settings::default()
@@ -197,6 +202,16 @@ impl World {
             .create(&PostParams::default(), &object)
             .await
             .expect("an object that is taken")
+    }
+
+    /// Binds a pod as a scheduler does.
+    pub(crate) async fn bind(&self, pod: &str, node: &str) {
+        let binding = json!({"apiVersion": "v1", "kind": "Binding", "metadata": {"name": pod},
+            "target": {"apiVersion": "v1", "kind": "Node", "name": node}});
+        self.all::<Pod>()
+            .create_subresource::<_, Value>("binding", pod, &PostParams::default(), &binding)
+            .await
+            .expect("a pod that can be bound");
     }
 
     pub(crate) async fn list<K>(&self) -> BTreeMap<String, K>
@@ -293,7 +308,11 @@ impl World {
     /// Judges every moment since the beginning.
     pub(crate) fn audit(&self) -> Audit {
         let history = self.cluster.history().expect("histories of tests are recorded");
-        Audit::of_history(history, self.policies.spills)
+        let terms = Terms {
+            spills: self.policies.spills,
+            ..Terms::calm(self.policy().grace)
+        };
+        Audit::of_history(history, terms)
     }
 }
 

@@ -4,7 +4,7 @@ use std::future::Future;
 use std::sync::Arc;
 
 use grove_api::config::{OperatorConfiguration, ProfileName, SchedulerProfile};
-use grove_scenarios::audit::Audit;
+use grove_scenarios::audit::{Audit, Terms};
 use grove_scheduler::{Policy, Scheduler, Settings};
 use grove_simcluster::User;
 use tokio::task::JoinHandle;
@@ -120,6 +120,7 @@ impl World {
 
     /// Judges every moment since the beginning.
     pub(crate) fn audit(&self) -> Audit {
-        Audit::of_history(self.history(), false)
+        // The scheduler is configured with the usual grace.
+        Audit::of_history(self.history(), Terms::calm(Policy::default().grace))
     }
 }

@@ -10,7 +10,7 @@ use grove_api::{DynamoGraphDeployment, DynamoGraphDeploymentStatus, rights};
 use grove_controllers::{Operator, Settings};
 use grove_dynamo::controller::{self, Controller};
 use grove_dynamo::translate::Surroundings;
-use grove_scenarios::audit::Audit;
+use grove_scenarios::audit::{Audit, Terms};
 use grove_scenarios::embedded::{Kind, Running, comes_to_rest, comes_true, install_kinds, is_ready};
 use grove_scenarios::{BLOCK, CAPACITY, RACK, ZONE, configuration, levels};
 use grove_scheduler::{Policy, Scheduler};
@@ -271,7 +271,8 @@ impl World {
 
     /// Judges every moment since the beginning: gangs whole, constraints kept.
     pub(crate) fn audit(&self) -> Audit {
-        Audit::of_history(self.cluster.history().expect("histories of tests are recorded"), false)
+        let history = self.cluster.history().expect("histories of tests are recorded");
+        Audit::of_history(history, Terms::calm(Policy::default().grace))
     }
 
     /// Requests of the controller that were meant to change something.
