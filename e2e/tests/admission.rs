@@ -300,20 +300,26 @@ async fn managed_objects(stage: &Stage) -> Result<()> {
     let denied = "admission denied, deletion of resource: default/a-0-fe is not allowed";
     assert!(status.message.contains(denied), "{}", status.message);
     by_robot.delete("a-0-fe", &DeleteParams::default()).await?;
-    managed_pod(stage, &labels, &pod).await?;
+    managed_pod(stage, &labels).await?;
     managed_record(stage, &labels).await
 }
 
 /// A pod keeps to its template; looking into it and restarting it is everybody's who has the right.
-async fn managed_pod(stage: &Stage, labels: &Value, spec: &Value) -> Result<()> {
+async fn managed_pod(stage: &Stage, labels: &Value) -> Result<()> {
     let (by_admin, by_operator): (Api<Pod>, Api<Pod>) = (
         Api::default_namespaced(stage.admin.clone()),
         Api::default_namespaced(stage.operator.clone()),
     );
-    let pod = json!({"metadata": {"name": "a-0-fe-0", "labels": labels}, "spec": spec});
-    create(&by_operator, pod).await?;
+    let asks = |cpu: &str| json!({"requests": {"cpu": cpu}});
+    let container = json!({"name": "main", "image": "example.com/none", "resources": asks("100m")});
+    let metadata = json!({"name": "a-0-fe-0", "labels": labels});
+    create(
+        &by_operator,
+        json!({"metadata": metadata, "spec": {"containers": [container]}}),
+    )
+    .await?;
     let params = PatchParams::default();
-    let larger = json!([{"name": "main", "resources": {"requests": {"cpu": "1"}}}]);
+    let larger = json!([{"name": "main", "resources": asks("1")}]);
     let larger = Patch::Strategic(json!({"spec": {"containers": larger}}));
     let status = refused(by_admin.patch_subresource("resize", "a-0-fe-0", &params, &larger).await)?;
     let denied = "admission denied, creation/updation of resource: default/a-0-fe-0 is not allowed";
