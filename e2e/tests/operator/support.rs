@@ -10,7 +10,7 @@ use grove_api::config::{self, OperatorConfiguration, Overrides};
 use grove_api::{PodCliqueSet, PodGang, rights};
 use grove_controllers::{Operator, Settings};
 use grove_e2e::{ControlPlane, Identity, Shared, eventually};
-use grove_scenarios::audit::Audit;
+use grove_scenarios::audit::{Audit, Terms};
 use grove_scenarios::compute_domain_definition;
 use grove_scheduler::{Policy, Scheduler};
 use jiff::Timestamp;
@@ -90,7 +90,7 @@ impl Place {
         let (_, record) = stage().await?;
         let mut moments = record.moments(&self.client).await?;
         moments.retain(|moment| moment.namespace.is_empty() || moment.namespace == self.namespace);
-        ensure!(Audit::of(moments, false).binds > 0, "nothing was bound");
+        ensure!(Audit::of(moments, Terms::calm(GRACE)).binds > 0, "nothing was bound");
         Ok(())
     }
 
