@@ -1,15 +1,18 @@
 //! At rest nothing is written, and on the way there no more than needed.
+//!
+//! Budgets are counted at small sizes; `GROVE_EXHAUSTIVE=1` takes those that are promised.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use grove_api::{PodClique, PodCliqueScalingGroup, PodCliqueSet, PodGang};
 use grove_simcluster::fault::{Match, RequestFault, Rule};
+use grove_simcluster::history::{Asked, Outcome};
 use grove_simcluster::server::Verb;
 use jiff::Timestamp;
 
 use crate::support::workloads::{Minimum, Order, simple, workload};
-use crate::support::{OPERATOR, Placer, World};
+use crate::support::{OPERATOR, Placer, World, by_both_profiles, is_exhaustive};
 
 const TEN_MINUTES: Duration = Duration::from_secs(600);
 
@@ -57,25 +60,46 @@ async fn a_kind_that_is_not_served_is_asked_for_ever_more_rarely() {
     assert!(asked() - before <= 20, "{} times in ten minutes", asked() - before);
 }
 
-/// What the operator may ask for from the creation of sets until all of their pods are ready. A scaling group counts as
-/// a clique does: it is made, and its status is written while it starts and when it runs.
-async fn within_budget(case: &str, sets: i32, manifest: impl Fn(i32) -> String, (replicas, pods): (usize, usize)) {
-    let world = World::plain(30).await;
+/// Sets, their replicas, and the pods of each replica.
+#[derive(Clone, Copy)]
+struct Shape {
+    sets: usize,
+    replicas: usize,
+    pods: usize,
+}
+
+impl Shape {
+    fn pods(self) -> usize {
+        self.sets * self.replicas * self.pods
+    }
+}
+
+/// Makes the sets, waits until all pods are ready, and counts what the operator asked for until everything said so. A
+/// scaling group counts as a clique does: it is made, and its status is written while it starts and when it runs. Where the
+/// operator places gangs too, it also says of each where it went: in its status and by an Event.
+async fn within_budget(placer: Placer, shape: Shape, manifest: impl Fn(usize) -> String) {
+    let world = World::roomy_by(placer, 10, shape.pods().div_ceil(10)).await;
     // The lists with which watches begin are the operator's start, not the sets'.
     world.settle().await;
-    let before = world.operator_requests().count();
-    for i in 0..sets {
-        world.create_set(&manifest(i)).await;
+    let requests = || {
+        let is_there = |asked: &Asked| !(asked.intent.verb == Verb::List && asked.outcome == Outcome::Answered(404));
+        world.operator_requests().only(is_there)
+    };
+    let before = requests().count();
+    for set in 0..shape.sets {
+        world.create_set(&manifest(set)).await;
     }
     world.settle().await;
-    assert_eq!(world.ready().await, pods);
+    assert_eq!(world.ready().await, shape.pods());
     let (cliques, gangs) = (
         world.list::<PodClique>().await.len(),
         world.list::<PodGang>().await.len(),
     );
     let groups = world.list::<PodCliqueScalingGroup>().await.len();
-    let budget = 2 * pods + 3 * (cliques + groups) + 4 * gangs + 2 * replicas + 8 * sets as usize;
-    let requests = world.operator_requests();
+    let Shape { sets, replicas, pods } = shape;
+    let placing = if placer == Placer::Operator { 2 * gangs } else { 0 };
+    let budget = 2 * shape.pods() + 3 * (cliques + groups) + 4 * gangs + 2 * sets * replicas + 8 * sets + placing;
+    let requests = requests();
     let asked = requests.count() - before;
     let mut kinds: BTreeMap<String, usize> = BTreeMap::new();
     for asked in requests.iter().skip(before) {
@@ -83,6 +107,7 @@ async fn within_budget(case: &str, sets: i32, manifest: impl Fn(i32) -> String, 
         let kind = format!("{:?} {} {}", intent.verb, intent.resource.plural, intent.subresource);
         *kinds.entry(kind).or_default() += 1;
     }
+    let case = format!("{sets} sets x {replicas} replicas x {pods} pods by {placer:?}");
     println!("{case}: {asked} requests of {budget} allowed; {kinds:?}");
     assert!(
         asked <= budget,
@@ -95,25 +120,46 @@ async fn within_budget(case: &str, sets: i32, manifest: impl Fn(i32) -> String, 
     }));
 }
 
-#[tokio::test(start_paused = true)]
-async fn write_budget_of_one_set_of_100_pods() {
-    within_budget("1 x 100 pods", 1, |_| simple("w", 1, 100), (1, 100)).await;
+/// Sets × replicas × pods as they are promised, or a smaller shape where tests are not optimised.
+async fn shape_within_budget(placer: Placer, promised: [usize; 3], small: [usize; 3]) {
+    let [sets, replicas, pods] = if is_exhaustive() { promised } else { small };
+    let size = |number: usize| i32::try_from(number).expect("a small number");
+    let manifest = |set: usize| simple(&format!("s{set}"), size(replicas), size(pods));
+    within_budget(placer, Shape { sets, replicas, pods }, manifest).await;
 }
 
-#[tokio::test(start_paused = true)]
-async fn write_budget_of_20_replicas_of_2_pods() {
-    within_budget("20 replicas x 2", 1, |_| simple("w", 20, 2), (20, 40)).await;
+by_both_profiles! {
+    write_budget_of_one_set_of_1000_pods,
+    write_budget_of_500_replicas_of_2_pods,
+    write_budget_of_100_sets_of_50_pods,
+    write_budget_of_1000_sets_of_one_pod,
+    write_budget_of_5_sets_with_scaling_groups,
 }
 
-#[tokio::test(start_paused = true)]
-async fn write_budget_of_20_sets_of_5_pods() {
-    within_budget("20 sets x 5", 20, |i| simple(&format!("s{i}"), 1, 5), (20, 100)).await;
+async fn write_budget_of_one_set_of_1000_pods(placer: Placer) {
+    shape_within_budget(placer, [1, 1, 1_000], [1, 1, 100]).await;
 }
 
-#[tokio::test(start_paused = true)]
-async fn write_budget_of_5_sets_with_scaling_groups() {
-    let manifest = |i| workload(Minimum::One, Order::Any).replace("name: w\n", &format!("name: w{i}\n"));
-    within_budget("5 sets with groups", 5, manifest, (5, 50)).await;
+async fn write_budget_of_500_replicas_of_2_pods(placer: Placer) {
+    shape_within_budget(placer, [1, 500, 2], [1, 40, 2]).await;
+}
+
+async fn write_budget_of_100_sets_of_50_pods(placer: Placer) {
+    shape_within_budget(placer, [100, 1, 50], [4, 1, 50]).await;
+}
+
+async fn write_budget_of_1000_sets_of_one_pod(placer: Placer) {
+    shape_within_budget(placer, [1_000, 1, 1], [50, 1, 1]).await;
+}
+
+async fn write_budget_of_5_sets_with_scaling_groups(placer: Placer) {
+    let shape = Shape {
+        sets: 5,
+        replicas: 1,
+        pods: 10,
+    };
+    let manifest = |set| workload(Minimum::One, Order::Any).replace("name: w\n", &format!("name: w{set}\n"));
+    within_budget(placer, shape, manifest).await;
 }
 
 /// The shortest time between two writes of the same status, while a hundred pods come up; gangs are left out, for which

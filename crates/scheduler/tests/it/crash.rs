@@ -299,7 +299,7 @@ async fn a_status_that_could_not_be_written_is_written_soon() {
         &*asked.intent.resource.plural == "podgangs" && asked.intent.user == SCHEDULER && asked.intent.verb.is_write()
     });
     let first = said.iter().next().expect("a write that was refused").time;
-    let last = said.iter().last().expect("a write that was not").time;
+    let last = said.iter().next_back().expect("a write that was not").time;
     let waited = last.duration_since(first);
     assert!(waited.as_secs() < 2, "{waited:?}");
 }

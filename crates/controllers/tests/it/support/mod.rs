@@ -77,7 +77,12 @@ impl World {
 
     /// The same with room for another number of pods on each node.
     pub(crate) async fn roomy(nodes: usize, room: usize) -> Self {
-        let world = Self::start(Placer::Cluster, FleetOptions::default()).await;
+        Self::roomy_by(Placer::Cluster, nodes, room).await
+    }
+
+    /// The same, with somebody else to place gangs.
+    pub(crate) async fn roomy_by(placer: Placer, nodes: usize, room: usize) -> Self {
+        let world = Self::start(placer, FleetOptions::default()).await;
         world.add_nodes(nodes, room);
         world
     }
