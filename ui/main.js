@@ -201,6 +201,7 @@ function drawNow() {
   map.show({
     world,
     palette,
+    topology: state.topology,
     root: shown,
     colour: state.colour,
     gangs: selectedGang ? new Set([selectedGang.number]) : null,

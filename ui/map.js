@@ -66,8 +66,9 @@ export class MapView {
     const theme = Object.fromEntries(THEME.map((name) => [name, style.getPropertyValue(`--map-${name}`).trim()]));
     this.boxes = layout(this.#scene.root, { x: 4, y: 4, w: w - 8, h: h - 8 });
     // What the pointer was on may be elsewhere now.
-    if (this.#shown !== this.#scene.root.path) this.#leave();
-    this.#shown = this.#scene.root.path;
+    const shown = `${this.#scene.topology}/${this.#scene.root.path}`;
+    if (this.#shown !== shown) this.#leave();
+    this.#shown = shown;
     const context = pen(this.canvas);
     paint(context, { ...this.#scene, boxes: this.boxes, theme });
     this.theme = theme;

@@ -118,6 +118,10 @@ pub(crate) async fn another_topology_draws_another_map(demo: &Demo, browser: &mu
     browser.until(boxes, json!(2)).await?;
     let address = browser.eval("location.search").await?;
     ensure!(address == "?t=zones-only", "{address}");
+    // The rack that the pointer was on is not there any more.
+    browser
+        .until("document.querySelector('.tooltip').hidden", json!(true))
+        .await?;
     browser.screenshot(&picture("64-zones-only")).await?;
     browser.eval("history.back()").await?;
     browser.until(boxes, json!(22)).await?;

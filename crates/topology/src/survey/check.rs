@@ -84,7 +84,7 @@ fn lacking(topology: &Topology, key: &str, nodes: &[&NodeLabels]) -> Option<Find
             nodes.len(),
             listed(&without)
         ),
-        fix: format!("kubectl label node {first} {key}=…"),
+        fix: format!("kubectl label node {first} {key}=VALUE"),
     })
 }
 

@@ -85,7 +85,7 @@ fn nodes_without_a_label_and_torn_racks_are_found() {
             ),
         ]
     );
-    assert_eq!(found[0].fix, "kubectl label node n5 topology.kubernetes.io/rack=…");
+    assert_eq!(found[0].fix, "kubectl label node n5 topology.kubernetes.io/rack=VALUE");
     assert_eq!(unlabelled(&topology(), &all), ["n5", "other-hardware"]);
     assert_eq!(check_nodes(&topology(), &[node("bare", &[])])[0].code, "GT010");
 }
