@@ -325,10 +325,11 @@ impl fmt::Display for FieldError {
 
 /// A value as Go prints it: JSON, but no `.0` behind whole floats, and texts as in a program.
 fn shown(value: impl Serialize) -> String {
-    match serde_json::to_value(value).unwrap_or_default() {
+    match serde_json::to_value(&value).unwrap_or_default() {
         Value::Number(number) if number.is_f64() => number.as_f64().unwrap_or_default().to_string(),
         Value::String(text) => quoted(&text),
-        value => value.to_string(),
+        // Fields in the order of the type, where it is one.
+        _ => serde_json::to_string(&value).unwrap_or_default(),
     }
 }
 

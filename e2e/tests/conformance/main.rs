@@ -32,9 +32,9 @@ use target::{Sent, Target};
 const CONCURRENCY: usize = 8;
 const LIMIT: Duration = Duration::from_secs(30);
 /// Random sequences in every run.
-const SEQUENCES: u64 = 1_500;
+const SEQUENCES: u64 = 1_700;
 /// Random sequences on pods and through subresources in every run.
-const SUBRESOURCE_SEQUENCES: u64 = 500;
+const SUBRESOURCE_SEQUENCES: u64 = 300;
 /// A sequence spends most of its time waiting for the end of its watches.
 const SEQUENCES_AT_ONCE: usize = 32;
 /// Reports of more sequences than this say the same again.

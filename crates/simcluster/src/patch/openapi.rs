@@ -364,10 +364,12 @@ mod tests {
     #[test]
     fn the_builtin_document_describes_every_kind_it_was_trimmed_to() {
         let types = builtin_types();
-        assert_eq!(types.kinds["v1"].len(), 10);
+        assert_eq!(types.kinds["v1"].len(), 13);
         for (api_version, kind) in [
             ("v1", "Pod"),
             ("apps/v1", "ControllerRevision"),
+            ("apps/v1", "Deployment"),
+            ("networking.k8s.io/v1", "NetworkPolicy"),
             ("autoscaling/v2", "HorizontalPodAutoscaler"),
         ] {
             assert!(types.kind(api_version, kind).is_some(), "{api_version} {kind}");

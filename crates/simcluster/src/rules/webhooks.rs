@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use kube::core::cel::cel::Program;
 use serde_json::{Value, json};
 
 use super::kinds::items;
 use super::names;
+use crate::schema::compile;
 use crate::status::FieldError;
 
 const FORM: &str = "; desired format: https://host[/path]";
@@ -289,7 +289,7 @@ fn conditions(at: &str, hook: &Value) -> Vec<FieldError> {
         let at = format!("{at}[{i}]");
         let (expression, name) = (text(condition, "expression").trim(), text(condition, "name"));
         let field = format!("{at}.expression");
-        match Program::compile(expression) {
+        match compile(expression) {
             _ if expression.is_empty() => errors.push(FieldError::required(field, "")),
             Err(error) => {
                 let why = format!("compilation failed: {error}");

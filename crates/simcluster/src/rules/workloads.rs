@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::kinds::{items, items_mut, set_default};
@@ -72,6 +73,23 @@ fn template(template: &Value, told: &Value, selector: &LabelSelector) -> Vec<Fie
     errors
 }
 
+/// A strategy as Go's internal type shows it.
+#[derive(Serialize)]
+struct Strategy<'a> {
+    #[serde(rename = "Type")]
+    kind: &'a Value,
+    #[serde(rename = "RollingUpdate")]
+    rolling: Option<Rolling<'a>>,
+}
+
+#[derive(Serialize)]
+struct Rolling<'a> {
+    #[serde(rename = "MaxUnavailable")]
+    most_missing: &'a Value,
+    #[serde(rename = "MaxSurge")]
+    most_extra: &'a Value,
+}
+
 fn strategy(strategy: &Value) -> Vec<FieldError> {
     let at = "spec.strategy";
     let rolling = &strategy["rollingUpdate"];
@@ -89,8 +107,13 @@ fn strategy(strategy: &Value) -> Vec<FieldError> {
         }
         Some("RollingUpdate") => Vec::new(),
         _ => {
-            // The value is told as Go's internal type has it.
-            let told = json!({"Type": strategy["type"], "RollingUpdate": rolling});
+            let told = Strategy {
+                kind: &strategy["type"],
+                rolling: rolling.is_object().then(|| Rolling {
+                    most_missing: &rolling["maxUnavailable"],
+                    most_extra: &rolling["maxSurge"],
+                }),
+            };
             vec![FieldError::not_supported(at, &told, &["Recreate", "RollingUpdate"])]
         }
     }

@@ -16,6 +16,7 @@ use serde_json::Value;
 
 use super::correlate::{Correlated, old_item};
 use super::cost::{self, Bill};
+use super::expression::compile;
 use super::node::{Additional, Node};
 use super::{Validation, child, index, key};
 use crate::status::FieldError;
@@ -42,8 +43,6 @@ pub(super) struct Rule {
 impl Rule {
     pub(super) fn parse(rule: &Value) -> Self {
         let text = |name: &str| rule[name].as_str().unwrap_or_default();
-        let compile =
-            |source: &str| Program::compile(source).map_err(|error| error.to_string().replace("\n| ", "\n | "));
         let message_program = Some(text("messageExpression"))
             .filter(|source| !source.is_empty())
             .map(compile);

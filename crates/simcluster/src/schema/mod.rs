@@ -6,6 +6,7 @@
 mod cel;
 mod correlate;
 mod cost;
+mod expression;
 mod formats;
 mod lists;
 mod node;
@@ -17,6 +18,7 @@ mod validate;
 use serde_json::Value;
 
 pub(crate) use self::cel::functions;
+pub(crate) use self::expression::compile;
 pub use self::raw::duplicate_fields;
 
 use self::node::Node;

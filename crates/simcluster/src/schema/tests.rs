@@ -127,7 +127,7 @@ fn rules_that_cannot_be_compiled_are_refused() {
         "{}",
         refused(json!({"rule": "self =="}))
     );
-    let items = json!({"type": "object", "properties": {"a": {"type": "array", "items": {"type": "string", "x-kubernetes-validations": [{"rule": "self == oldSelf"}]}}}});
+    let items = json!({"type": "object", "properties": {"a": {"type": "array", "maxItems": 5, "items": {"type": "string", "maxLength": 5, "x-kubernetes-validations": [{"rule": "self == oldSelf"}]}}}});
     let detail = "oldSelf cannot be used on the uncorrelatable portion of the schema within spec.validation.openAPIV3Schema.properties[a]";
     let refusal = &Schema::compile(PATH, &items).unwrap_err()[0].message;
     assert!(refusal.ends_with(detail), "{refusal}");

@@ -21,8 +21,11 @@ impl Write for Log {
 }
 
 impl Log {
-    /// Takes everything that this thread logs, for as long as the guard lives.
-    fn start() -> (Self, tracing::subscriber::DefaultGuard) {
+    /// Takes everything that this thread logs, for as long as the guards live.
+    ///
+    /// While there is one subscriber, whether a place in the code is of interest is asked of the thread that comes there
+    /// first, which may be another test's that takes nothing. Of two, both are asked; so a second one takes nothing too.
+    fn start() -> (Self, (tracing::subscriber::DefaultGuard, tracing::Dispatch)) {
         let log = Self::default();
         let lines = tracing_subscriber::fmt()
             .with_writer({
@@ -33,7 +36,8 @@ impl Log {
             .without_time()
             .with_max_level(tracing::Level::INFO)
             .finish();
-        (log, tracing::subscriber::set_default(lines))
+        let second = tracing::Dispatch::new(tracing::subscriber::NoSubscriber::default());
+        (log, (tracing::subscriber::set_default(lines), second))
     }
 
     /// Lines about constraints.
@@ -50,7 +54,7 @@ impl Log {
 // shows: DGD-28
 #[tokio::test(start_paused = true)]
 async fn constraints_are_logged_when_they_are_applied_and_when_they_stop_being_kept() {
-    let (log, _guard) = Log::start();
+    let (log, _guards) = Log::start();
     let world = World::start().await;
     constrained(&world).await;
     world.settle().await;

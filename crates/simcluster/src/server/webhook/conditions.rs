@@ -10,7 +10,7 @@ use super::super::Call;
 use super::hook::Hook;
 use super::review::request;
 use super::{Write, shown};
-use crate::schema::functions;
+use crate::schema::{compile, functions};
 
 /// One condition of a hook.
 #[derive(Debug)]
@@ -22,7 +22,7 @@ pub(super) struct Condition {
 impl Condition {
     pub(super) fn parse(condition: &Value) -> Self {
         let expression = condition["expression"].as_str().unwrap_or_default().trim().to_owned();
-        let program = Program::compile(&expression).map_err(|error| error.to_string());
+        let program = compile(&expression);
         Self { expression, program }
     }
 }
