@@ -11,6 +11,7 @@ mod deletion;
 mod drift;
 mod gang_scheduling;
 mod gang_termination;
+mod gangs;
 mod killed;
 mod nodes;
 mod nvlink;
