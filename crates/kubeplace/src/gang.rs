@@ -1,5 +1,7 @@
 //! A PodGang and its pods as a request to the engine, and the engine's plan as bindings.
 
+use std::borrow::Cow;
+
 use grove_api::PodGang;
 use grove_api::labels::{self, annotation};
 use grove_api::podgang::{GangTopologyConstraint, PodGroup as KubePodGroup};
@@ -7,10 +9,10 @@ use grove_placement::{
     Assignment, Cluster, Gang, Group, NodeId, Pack, Plan, PodGroup, Replica, ScopeReport, Shape, Standing, TopologyId,
     TopologySpec, report,
 };
-use k8s_openapi::api::core::v1::Pod;
 
-use crate::mirror::{Mirror, PodKey, has_ended, key, replica_of};
+use crate::mirror::{Mirror, PodKey, replica_of};
 use crate::unsupported::NotPlaceable;
+use crate::view::{Placeable, PodView};
 
 /// A gang as the engine takes it, and the pods that it is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -93,10 +95,10 @@ impl GangRequest {
 impl Mirror {
     /// The request for a gang, given the pods that it lists. Pods that the caller does not show, that have ended or
     /// that are being deleted do not count; pods that hold a place pin the scopes that they belong to.
-    pub fn gang<'a>(
+    pub fn gang<'a, P: Placeable + 'a>(
         &mut self,
         gang: &PodGang,
-        pod: impl Fn(&PodKey) -> Option<&'a Pod>,
+        pod: impl Fn(&PodKey) -> Option<&'a P>,
     ) -> Result<GangRequest, NotPlaceable> {
         let name = gang.metadata.name.clone().unwrap_or_default();
         let annotations = gang.metadata.annotations.as_ref();
@@ -211,23 +213,23 @@ struct Members {
 }
 
 impl Members {
-    fn of<'a>(
+    fn of<'a, P: Placeable + 'a>(
         mirror: &mut Mirror,
         pod_group: &KubePodGroup,
-        pod: &impl Fn(&PodKey) -> Option<&'a Pod>,
+        pod: &impl Fn(&PodKey) -> Option<&'a P>,
         inside: Option<TopologyId>,
     ) -> Result<Members, NotPlaceable> {
-        let counts = |pod: &&Pod| !has_ended(pod) && pod.metadata.deletion_timestamp.is_none();
-        let mut live: Vec<&Pod> = pod_group.pod_references.iter().filter_map(pod).filter(counts).collect();
-        live.sort_by_key(|pod| (index(pod), key(pod)));
+        let listed = pod_group.pod_references.iter().filter_map(pod).map(Placeable::view);
+        let mut live: Vec<Cow<'_, PodView>> = listed.filter(|pod| !pod.has_ended && !pod.is_leaving).collect();
+        live.sort_by_key(|pod| (index(pod), pod.key.clone()));
         let mut members = Members {
             bound: Vec::new(),
             waiting: Vec::new(),
             minimum: Vec::new(),
         };
-        let waiting: Vec<&Pod> = live
+        let waiting: Vec<&PodView> = live
             .iter()
-            .copied()
+            .map(|pod| &**pod)
             .filter(|pod| !members.count_bound(mirror, pod))
             .collect();
         let needed = u32::try_from(pod_group.min_replicas).unwrap_or(0);
@@ -242,7 +244,10 @@ impl Members {
         let mut missing = needed.saturating_sub(found - waiting.len() as u32);
         for pod in waiting {
             mirror.check_claims(pod)?;
-            let unsupported = |what| NotPlaceable::Unsupported { pod: key(pod), what };
+            let unsupported = |what| NotPlaceable::Unsupported {
+                pod: pod.key.clone(),
+                what,
+            };
             let shape = mirror.shape(pod, inside).map_err(unsupported)?;
             let known = members.waiting.iter().position(|(known, _)| *known == shape);
             let at = known.unwrap_or_else(|| {
@@ -250,7 +255,7 @@ impl Members {
                 members.minimum.push(0);
                 members.waiting.len() - 1
             });
-            members.waiting[at].1.push(key(pod));
+            members.waiting[at].1.push(pod.key.clone());
             if missing > 0 {
                 members.minimum[at] += 1;
                 missing -= 1;
@@ -260,13 +265,12 @@ impl Members {
     }
 
     /// Whether a pod has a node, which is then counted.
-    fn count_bound(&mut self, mirror: &Mirror, pod: &Pod) -> bool {
-        let key = key(pod);
-        if mirror.node_of(&key).is_none() {
+    fn count_bound(&mut self, mirror: &Mirror, pod: &PodView) -> bool {
+        if mirror.node_of(&pod.key).is_none() {
             return false;
         }
         // A node that is not known cannot pin anything, but the pod is not waiting.
-        self.bound.extend(mirror.resident_node(&key));
+        self.bound.extend(mirror.resident_node(&pod.key));
         true
     }
 
@@ -323,9 +327,8 @@ impl Members {
 }
 
 /// The index of a pod in its clique; pods without one come last.
-fn index(pod: &Pod) -> u32 {
-    let labels = pod.metadata.labels.as_ref();
-    let label = labels.and_then(|labels| labels.get(labels::POD_INDEX));
+fn index(pod: &PodView) -> u32 {
+    let label = pod.labels.get(labels::POD_INDEX);
     label.and_then(|text| text.parse().ok()).unwrap_or(u32::MAX)
 }
 

@@ -25,6 +25,7 @@ pub mod rooms;
 mod selector;
 mod topology;
 mod unsupported;
+mod view;
 mod volumes;
 
 pub use cells::{NodeResourceTopology, Zone, ZoneResource};
@@ -33,7 +34,7 @@ pub use mirror::{Holder, Holding, Mirror, PodKey};
 pub use selector::matches as selects;
 pub use topology::spec as topology_spec;
 pub use unsupported::{NotPlaceable, Unsupported};
-pub use volumes::claims;
+pub use view::{Placeable, PodView};
 
 /// The engine's word for what is configured.
 pub fn packing(configured: grove_api::config::Packing) -> grove_placement::Policy {

@@ -4,6 +4,7 @@
 //! its place from the moment it has a node, or is about to ([`Mirror::assume`]), until it has ended or is gone.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use grove_api::labels;
 use grove_api::podgang::NamespacedName;
@@ -11,15 +12,16 @@ use grove_placement::{
     Amounts, Cluster, Mark, NodeId, Resource, Rules, Shape, ShapeId, Stance, TopologyId, TopologySpec,
 };
 use grove_topology::Topology;
-use k8s_openapi::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim, Pod, PodSpec};
+use k8s_openapi::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim};
 
-use crate::apart::{self, Term};
+use crate::apart::Term;
 use crate::cells::{NodeResourceTopology, Publication};
 use crate::rooms::{Rooms, is_gpu};
 use crate::selector::Labels;
 use crate::unsupported::{NotPlaceable, Unsupported};
+use crate::view::{Placeable, PodView};
 use crate::volumes::{Unready, Volumes};
-use crate::{eligibility, node, ports, requests, topology};
+use crate::{node, topology};
 
 /// Namespace and name of a pod.
 pub type PodKey = NamespacedName;
@@ -35,7 +37,7 @@ struct Resident {
     on: Option<NodeId>,
     amounts: Amounts,
     marks: Vec<(Mark, Stance)>,
-    labels: Labels,
+    labels: Arc<Labels>,
     /// Only said by us so far, not by the API.
     assumed: bool,
 }
@@ -195,21 +197,20 @@ impl Mirror {
     }
 
     /// Takes over a pod, new or changed.
-    pub fn set_pod(&mut self, pod: &Pod) {
-        let key = key(pod);
-        let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
-        match node.filter(|node| !node.is_empty()) {
-            _ if has_ended(pod) => self.remove_pod(&key),
+    pub fn set_pod(&mut self, pod: &impl Placeable) {
+        let pod = &*pod.view();
+        match &pod.node {
+            _ if pod.has_ended => self.remove_pod(&pod.key),
             Some(node) => self.settle(pod, node, false),
             // A bind that is under way is older news to the API than to us.
-            None if self.residents.get(&key).is_some_and(|resident| resident.assumed) => {}
-            None => self.remove_pod(&key),
+            None if self.residents.get(&pod.key).is_some_and(|resident| resident.assumed) => {}
+            None => self.remove_pod(&pod.key),
         }
     }
 
     /// The pod is about to be bound to a node: it holds its place there until the API says otherwise or it is removed.
-    pub fn assume(&mut self, pod: &Pod, node: &str) {
-        self.settle(pod, node, true);
+    pub fn assume(&mut self, pod: &impl Placeable, node: &str) {
+        self.settle(&pod.view(), node, true);
     }
 
     /// The pod is gone, or is not going to be bound after all.
@@ -272,10 +273,9 @@ impl Mirror {
         })
     }
 
-    fn settle(&mut self, pod: &Pod, node: &str, assumed: bool) {
-        let key = key(pod);
-        let labels = pod.metadata.labels.clone().unwrap_or_default();
-        let marks = self.marks(pod, &labels);
+    fn settle(&mut self, pod: &PodView, node: &str, assumed: bool) {
+        let (key, labels) = (pod.key.clone(), pod.labels.clone());
+        let marks = self.marks(pod);
         let amounts = self.amounts(pod);
         if let Some(known) = self.residents.get_mut(&key)
             && (known.node.as_str(), &known.amounts, &known.labels) == (node, &amounts, &labels)
@@ -306,39 +306,32 @@ impl Mirror {
     }
 
     /// All that a pod takes on its node.
-    fn amounts(&mut self, pod: &Pod) -> Amounts {
+    fn amounts(&mut self, pod: &PodView) -> Amounts {
         let mut amounts: Vec<(Resource, u64)> = Vec::new();
-        for (name, amount) in requests::of_pod(pod) {
-            amounts.push((self.cluster.resource(&name), amount));
+        for (name, amount) in &pod.holds.amounts {
+            amounts.push((self.cluster.resource(name), *amount));
         }
-        amounts.extend(self.port_amounts(pod.spec.as_ref()));
+        for port in &pod.holds.ports {
+            let resource = self.cluster.resource_everywhere(&port.resource, port.everywhere);
+            amounts.push((resource, port.amount));
+        }
         amounts.into_iter().collect()
     }
 
     /// How a pod stands to all terms that are known, its own included.
-    fn marks(&mut self, pod: &Pod, labels: &Labels) -> Vec<(Mark, Stance)> {
-        let own = apart::terms(pod);
-        for term in &own {
+    fn marks(&mut self, pod: &PodView) -> Vec<(Mark, Stance)> {
+        let own = &pod.holds.terms;
+        for term in own {
             self.learn_term(term);
         }
-        let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
         let stances = self.terms.iter().map(|(term, mark)| {
             let stance = Stance {
                 avoids: own.contains(term),
-                bears: term.matches(namespace, labels),
+                bears: term.matches(&pod.key.namespace, &pod.labels),
             };
             (*mark, stance)
         });
         stances.filter(|(_, stance)| *stance != Stance::default()).collect()
-    }
-
-    fn port_amounts(&mut self, spec: Option<&PodSpec>) -> Vec<(Resource, u64)> {
-        let claims = spec.map(ports::claims).unwrap_or_default();
-        let claims = claims.into_iter().map(|claim| {
-            let resource = self.cluster.resource_everywhere(&claim.resource, claim.everywhere);
-            (resource, claim.amount)
-        });
-        claims.collect()
     }
 
     /// A term that is new marks the pods that it speaks of, which run already.
@@ -363,22 +356,30 @@ impl Mirror {
     }
 
     /// The shape of a pod that waits for a place; `inside` keeps it on nodes of a topology.
-    pub(crate) fn shape(&mut self, pod: &Pod, inside: Option<TopologyId>) -> Result<Shape, Unsupported> {
-        let Some(spec) = &pod.spec else {
+    pub(crate) fn shape(&mut self, pod: &PodView, inside: Option<TopologyId>) -> Result<Shape, Unsupported> {
+        let Some(wants) = &pod.wants else {
             return Ok(Shape::default());
         };
-        check(spec, self.claims_are_others)?;
-        let labels = pod.metadata.labels.clone().unwrap_or_default();
-        let marks = self.marks(pod, &labels);
-        let requests = self.amounts(pod);
-        let mut rules = eligibility::rules(spec);
-        rules.inside = inside;
-        rules.allowed_nodes = self.reached_by_volumes(pod);
-        Ok(Shape { requests, rules, marks })
+        if wants.has_resource_claims && !self.claims_are_others {
+            return Err(Unsupported::ResourceClaims);
+        }
+        if let Some(unsupported) = &wants.unsupported {
+            return Err(unsupported.clone());
+        }
+        let rules = Rules {
+            inside,
+            allowed_nodes: self.reached_by_volumes(pod),
+            ..wants.rules.clone()
+        };
+        Ok(Shape {
+            requests: self.amounts(pod),
+            rules,
+            marks: self.marks(pod),
+        })
     }
 
     /// The only nodes that a pod's volumes can be used on, if they say so.
-    fn reached_by_volumes(&self, pod: &Pod) -> Option<Vec<String>> {
+    fn reached_by_volumes(&self, pod: &PodView) -> Option<Vec<String>> {
         let reach = self.volumes.of_pod(pod);
         if reach.is_empty() {
             return None;
@@ -399,17 +400,13 @@ impl Mirror {
     }
 
     /// Whether all claims of a pod say where they can be used, if that must be known before it is placed.
-    pub(crate) fn check_claims(&self, pod: &Pod) -> Result<(), NotPlaceable> {
+    pub(crate) fn check_claims(&self, pod: &PodView) -> Result<(), NotPlaceable> {
         let unready = self.volumes.unready(pod).filter(|_| self.needs_bound_claims);
-        let pod = || key(pod);
+        let pod = pod.key.clone();
         match unready {
             None => Ok(()),
-            Some(Unready::Unbound { claim }) => Err(NotPlaceable::UnboundClaim { pod: pod(), claim }),
-            Some(Unready::NoVolume { claim, volume }) => Err(NotPlaceable::NoVolume {
-                pod: pod(),
-                claim,
-                volume,
-            }),
+            Some(Unready::Unbound { claim }) => Err(NotPlaceable::UnboundClaim { pod, claim }),
+            Some(Unready::NoVolume { claim, volume }) => Err(NotPlaceable::NoVolume { pod, claim, volume }),
         }
     }
 
@@ -468,48 +465,10 @@ impl Mirror {
     }
 }
 
-pub(crate) fn key(pod: &Pod) -> PodKey {
-    PodKey {
-        namespace: pod.metadata.namespace.clone().unwrap_or_default(),
-        name: pod.metadata.name.clone().unwrap_or_default(),
-    }
-}
-
 pub(crate) fn replica_of(namespace: &str, labels: &Labels) -> Option<ReplicaKey> {
     let set = labels.get(labels::PART_OF)?;
     let index = labels.get(labels::PCS_REPLICA_INDEX)?;
     Some((namespace.to_owned(), set.clone(), index.clone()))
-}
-
-/// A pod that has ended holds nothing; one that is being deleted does, until it is gone.
-pub(crate) fn has_ended(pod: &Pod) -> bool {
-    let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
-    matches!(phase, Some("Succeeded" | "Failed"))
-}
-
-/// What the engine cannot take into account.
-fn check(spec: &PodSpec, claims_are_others: bool) -> Result<(), Unsupported> {
-    let has_claims = spec.resource_claims.as_ref().is_some_and(|claims| !claims.is_empty());
-    if has_claims && !claims_are_others {
-        return Err(Unsupported::ResourceClaims);
-    }
-    let affinity = spec
-        .affinity
-        .as_ref()
-        .and_then(|affinity| affinity.pod_affinity.as_ref());
-    let required = affinity.and_then(|affinity| affinity.required_during_scheduling_ignored_during_execution.as_ref());
-    if required.is_some_and(|terms| !terms.is_empty()) {
-        return Err(Unsupported::PodAffinity);
-    }
-    if apart::asks_for_namespace_labels(spec) {
-        return Err(Unsupported::NamespaceSelector);
-    }
-    let mut spread = spec.topology_spread_constraints.iter().flatten();
-    if let Some(hard) = spread.find(|constraint| constraint.when_unsatisfiable == "DoNotSchedule") {
-        let key = hard.topology_key.clone();
-        return Err(Unsupported::TopologySpread { key });
-    }
-    Ok(())
 }
 
 fn gpus(cluster: &Cluster, amounts: &Amounts) -> u64 {

@@ -10,6 +10,7 @@ use grove_placement::Requirement;
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
 
 use crate::eligibility::terms;
+use crate::view::PodView;
 
 /// Claims and volumes as far as they bind pods to nodes.
 #[derive(Debug, Default)]
@@ -60,31 +61,32 @@ impl Volumes {
     }
 
     /// What the volumes of a pod ask of its node, one list of terms for each volume that asks for something.
-    pub(crate) fn of_pod(&self, pod: &Pod) -> Vec<&Vec<Vec<Requirement>>> {
-        claims(pod)
+    pub(crate) fn of_pod(&self, pod: &PodView) -> Vec<&Vec<Vec<Requirement>>> {
+        let claims = pod.claims().iter();
+        claims
             .filter_map(|claim| self.reach.get(self.volume_of(pod, claim)?)?.as_ref())
             .collect()
     }
 
     /// A claim of a pod that no volume is bound to, or one that is not there.
-    pub(crate) fn unready(&self, pod: &Pod) -> Option<Unready> {
-        claims(pod).find_map(|claim| match self.volume_of(pod, claim.clone()) {
-            None => Some(Unready::Unbound { claim }),
+    pub(crate) fn unready(&self, pod: &PodView) -> Option<Unready> {
+        pod.claims().iter().find_map(|claim| match self.volume_of(pod, claim) {
+            None => Some(Unready::Unbound { claim: claim.clone() }),
             Some(volume) if self.reach.contains_key(volume) => None,
             Some(volume) => Some(Unready::NoVolume {
-                claim,
+                claim: claim.clone(),
                 volume: volume.clone(),
             }),
         })
     }
 
-    fn volume_of(&self, pod: &Pod, claim: String) -> Option<&String> {
-        self.claims.get(&key(&pod.metadata.namespace, &Some(claim)))
+    fn volume_of(&self, pod: &PodView, claim: &str) -> Option<&String> {
+        self.claims.get(&(pod.key.namespace.clone(), claim.to_owned()))
     }
 }
 
 /// Names of the claims that a pod uses.
-pub fn claims(pod: &Pod) -> impl Iterator<Item = String> {
+pub(crate) fn claims(pod: &Pod) -> impl Iterator<Item = String> {
     let volumes = pod.spec.iter().flat_map(|spec| &spec.volumes).flatten();
     volumes.filter_map(|volume| {
         let named = volume

@@ -1,4 +1,5 @@
-//! The tests and scenarios of the topology designs, each as steps that any cluster can go through.
+//! The tests and scenarios of the topology designs, and those of gangs ([`gangs`]), each as steps that any cluster can go
+//! through.
 //!
 //! A cluster takes part by being a [`Stage`]: it lets operators start on it, and waits in its own way. So the same steps
 //! run on the embedded cluster in virtual time and on a real control plane; [`for_each_scenario`] names them all. What a
@@ -13,6 +14,7 @@
 pub mod audit;
 pub mod embedded;
 pub mod end;
+pub mod gangs;
 mod lifecycle;
 mod look;
 mod manifests;
@@ -85,11 +87,15 @@ macro_rules! for_each_scenario {
     };
 }
 
-/// Calls a macro with the module and name of every scenario that looks at where pods are.
+/// Calls a macro with the module and name of every scenario that looks at pods that run, or at where they are.
 #[macro_export]
 macro_rules! for_each_placement {
     ($each:ident) => {
         $each! {
+            lifecycle::e2e_top_02_topology_disabled_to_enabled_transition,
+            lifecycle::e2e_top_03_topology_enabled_to_disabled_transition,
+            lifecycle::e2e_top_04_add_new_topology_level,
+            lifecycle::e2e_top_05_remove_topology_level,
             workloads::e2e_top_07_pod_clique_set_with_rack_level_constraint,
             workloads::e2e_top_08_pod_clique_set_with_host_level_constraint,
             workloads::e2e_top_09_multi_level_hierarchy_constraints,
@@ -98,14 +104,21 @@ macro_rules! for_each_placement {
             workloads::e2e_top_14_multiple_replicas_across_topology_domains,
             workloads::e2e_top_15_preferred_constraint_optimization_with_fallback,
             workloads::e2e_top_16_update_topology_constraint_rack_to_host,
+            status::e2e_top_17_topology_level_removed_status_condition_updated,
             workloads::e2e_top_18_strictest_level_changes,
             workloads::e2e_top_19_scaling_with_topology_constraints,
+            status::e2e_top_20_topology_constraints_condition_true,
             operations::scenario_04_valid_workload_submission,
+            operations::scenario_07_adding_a_level_disturbs_nobody,
+            operations::scenario_08_removing_a_level_touches_only_those_that_used_it,
+            operations::scenario_09_kai_topology_creation_failure,
             operations::scenario_11_dynamic_constraint_update_on_running_workload,
+            operations::scenario_12_complete_tas_lifecycle,
             stories::story_2_disaggregated_inference_keeps_its_parts_close,
             stories::story_3_two_gpus_of_one_numa_cell,
             stories::story_5_another_topology_while_nothing_is_scheduled,
             partitions::h100_and_gb200_side_by_side_on_relabelled_nodes,
+            partitions::levels_in_use_by_scheduled_pods_are_locked,
         }
     };
 }

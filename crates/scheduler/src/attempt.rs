@@ -13,7 +13,6 @@ use kube::ResourceExt;
 
 use crate::core::{Core, Decided, Standing};
 use crate::hand::Hand;
-use crate::pod;
 use crate::queue::{Hope, Rank, Unit};
 use crate::statement::{MEMBERS_MISSING, Statement, because, reason};
 use crate::write::Action;
@@ -214,8 +213,8 @@ impl Core {
     fn unpin(&mut self, unit: &Unit, gang: &PodGang, standing: &Standing, now: Timestamp) -> Option<Decided> {
         let hand = self.policy.hand;
         let pods = gang.spec.pod_groups.iter().flat_map(|group| self.state.listed(group));
-        let pinned = pods.filter(|pod| hand.destination(pod).is_some() && !pod::has_place(pod));
-        let pinned: Vec<(String, _)> = pinned.map(|pod| (pod.uid().unwrap_or_default(), pod.clone())).collect();
+        let pinned = pods.filter(|pod| hand.destination(pod).is_some() && !pod.has_place());
+        let pinned: Vec<(String, _)> = pinned.map(|pod| (pod.uid().to_owned(), pod.clone())).collect();
         let record = self.records.entry(unit.clone()).or_default();
         let known = std::mem::take(&mut record.pinned);
         let since = |uid: &String| known.get(uid).copied().unwrap_or(now);
@@ -262,8 +261,8 @@ impl Core {
             return None;
         }
         let pods = gang.spec.pod_groups.iter().flat_map(|group| self.state.listed(group));
-        let bound: Vec<_> = pods.filter(|pod| pod::has_place(pod)).cloned().collect();
-        let last = bound.iter().map(|pod| pod::bound_at(pod).unwrap_or(now)).max()?;
+        let bound: Vec<_> = pods.filter(|pod| pod.has_place()).cloned().collect();
+        let last = bound.iter().map(|pod| pod.bound_at().unwrap_or(now)).max()?;
         let until = last + self.policy.grace;
         if now < until {
             self.look_at(unit, until);
@@ -300,9 +299,9 @@ impl Core {
     fn held_by_others(&self, gang: &PodGang, pod_group: &str) -> Option<String> {
         let group = gang.spec.pod_groups.iter().find(|group| group.name == pod_group)?;
         let mut held = self.state.listed(group).filter_map(|pod| {
-            let mut gates = pod::gates(pod);
+            let mut gates = pod.gates();
             let gate = gates.find(|gate| *gate != labels::SCHEDULING_GATE)?;
-            Some((pod.name_any(), gate))
+            Some((pod.name(), gate))
         });
         let (pod, gate) = held.next()?;
         let others = match held.count() {

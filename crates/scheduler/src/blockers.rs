@@ -40,8 +40,8 @@ impl State {
             };
             let held = held[at].entry(name(&holder)).or_default();
             held.pods += 1;
-            let pod = self.pods.get(holder.pod).and_then(|pod| pod.spec.as_ref());
-            held.priority = held.priority.max(pod.and_then(|spec| spec.priority).unwrap_or(0));
+            let priority = self.pods.get(holder.pod).and_then(|pod| pod.priority());
+            held.priority = held.priority.max(priority.unwrap_or(0));
         }
         held.into_iter().map(told).collect()
     }

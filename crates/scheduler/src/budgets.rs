@@ -8,8 +8,9 @@ use std::sync::Arc;
 
 use grove_kubeplace::selects;
 use grove_runtime::ObjectKey;
-use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+
+use crate::pod::KeptPod;
 
 #[derive(Debug, Default)]
 pub(crate) struct Budgets(BTreeMap<ObjectKey, Arc<PodDisruptionBudget>>);
@@ -43,17 +44,15 @@ impl Budgets {
     }
 
     /// The budget that counts for pods that are alike, as an index; of several, the tightest.
-    pub(crate) fn of<'a>(&self, pods: impl Iterator<Item = &'a Pod>) -> Option<usize> {
+    pub(crate) fn of<'a>(&self, pods: impl Iterator<Item = &'a KeptPod>) -> Option<usize> {
         let tightness = |index: &usize| self.0.values().nth(*index).map_or(0, |budget| allowed(budget));
         pods.filter_map(|pod| self.of_pod(pod)).min_by_key(tightness)
     }
 
-    fn of_pod(&self, pod: &Pod) -> Option<usize> {
-        let labels = pod.metadata.labels.clone().unwrap_or_default();
+    fn of_pod(&self, pod: &KeptPod) -> Option<usize> {
         let counts = |(key, budget): (&ObjectKey, &Arc<PodDisruptionBudget>)| {
             let selector = budget.spec.as_ref().and_then(|spec| spec.selector.as_ref());
-            pod.metadata.namespace.as_deref() == Some(&key.namespace)
-                && selector.is_some_and(|selector| selects(selector, &labels))
+            pod.namespace() == key.namespace && selector.is_some_and(|selector| selects(selector, pod.labels()))
         };
         let mut found = self.0.iter().enumerate().filter(|(_, entry)| counts(*entry));
         let (index, _) = found.next()?;
@@ -78,6 +77,7 @@ fn allowed(budget: &PodDisruptionBudget) -> u32 {
 
 #[cfg(test)]
 mod tests {
+    use k8s_openapi::api::core::v1::Pod;
     use serde_json::json;
 
     use super::*;
@@ -93,9 +93,10 @@ mod tests {
         Some(Arc::new(serde_json::from_value(object).unwrap()))
     }
 
-    fn pod(namespace: &str, app: &str) -> Pod {
+    fn pod(namespace: &str, app: &str) -> KeptPod {
         let metadata = json!({"name": "p", "namespace": namespace, "labels": {"app": app}});
-        serde_json::from_value(json!({"metadata": metadata})).unwrap()
+        let pod: Pod = serde_json::from_value(json!({"metadata": metadata})).unwrap();
+        pod.into()
     }
 
     fn key(name: &str) -> ObjectKey {

@@ -18,16 +18,15 @@ use grove_placement::{Gang, Policy as Packing, Solver};
 use grove_runtime::{Backoff, Notice};
 use grove_topology::resolve::default_reference;
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 
 use crate::hand::Hand;
-use crate::pod;
+use crate::pod::KeptPod;
 use crate::preempt::Hold;
 use crate::quality::Quality;
 use crate::queue::{Hope, Queue, Rank, Unit};
 use crate::seen::Seen;
-use crate::state::{State, key_of};
+use crate::state::State;
 use crate::statement::Statement;
 use crate::tell::Unformed;
 use crate::write::{Action, Done};
@@ -189,13 +188,13 @@ impl Core {
         match done {
             Done::Bound { pod } => self.bind_ended(&pod, Ok(()), now),
             Done::Found { pod } => {
-                let node = pod::node(&pod).unwrap_or_default().to_owned();
+                let node = pod.node().unwrap_or_default().to_owned();
                 // The watch may be late: until it has caught up, the pod is where the API server says.
-                self.state.mirror.assume(&pod, &node);
+                self.state.mirror.assume(&*pod, &node);
                 self.bind_ended(&pod, Ok(()), now);
             }
             Done::Refused { pod, why } => {
-                self.state.forget(&key_of(&pod), pod.metadata.uid.as_deref());
+                self.state.forget(pod.key(), pod.uid());
                 self.bind_ended(&pod, Err(why), now);
             }
             Done::Said { gang, uid, is_written } => {
@@ -231,7 +230,7 @@ impl Core {
         }
     }
 
-    fn bind_ended(&mut self, pod: &Pod, result: Result<(), String>, now: Timestamp) {
+    fn bind_ended(&mut self, pod: &KeptPod, result: Result<(), String>, now: Timestamp) {
         let Some(unit) = self.state.unit_of(pod) else { return };
         let record = self.records.entry(unit.clone()).or_default();
         record.binding = record.binding.saturating_sub(1);
@@ -240,7 +239,7 @@ impl Core {
             Err(why) => {
                 record.failures += 1;
                 let wait = Backoff::OBJECT.after(record.failures);
-                tracing::warn!(%unit, pod = pod.metadata.name, why, ?wait, "a bind was refused; placing it again");
+                tracing::warn!(%unit, pod = pod.name(), why, ?wait, "a bind was refused; placing it again");
                 if let Some(rank) = self.rank(&unit) {
                     self.queue.wait(unit.clone(), rank, now + wait);
                 }
@@ -440,9 +439,9 @@ impl Core {
             standing.bound += placed;
             let minimum = usize::try_from(group.min_replicas).unwrap_or(0);
             standing.is_whole &= placed >= minimum;
-            standing.is_bound &= self.state.listed(group).filter(|pod| pod::has_place(pod)).count() >= minimum;
+            standing.is_bound &= self.state.listed(group).filter(|pod| pod.has_place()).count() >= minimum;
             let gated = || self.state.listed(group).find(|pod| self.policy.hand.is_held_back(pod));
-            standing.held_back = standing.held_back.or_else(|| gated().map(|pod| key_of(pod)));
+            standing.held_back = standing.held_back.or_else(|| gated().map(|pod| pod.key().clone()));
         }
         standing
     }

@@ -8,10 +8,10 @@
 //! narrowest domain that it requires, and prefers the host that was found for it.
 
 use grove_api::labels;
-use k8s_openapi::api::core::v1::{NodeSelectorTerm, Pod};
+use k8s_openapi::api::core::v1::NodeSelectorTerm;
 use serde_json::{Value, json};
 
-use crate::pod;
+use crate::pod::KeptPod;
 
 /// Who binds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,30 +41,30 @@ const WEIGHT_MAX: i32 = 100;
 
 impl Hand {
     /// Whether a pod wants a node, and nothing holds it back but what this hand lifts.
-    pub(crate) fn is_wanted(self, pod: &Pod) -> bool {
-        let mut gates = pod::gates(pod);
+    pub(crate) fn is_wanted(self, pod: &KeptPod) -> bool {
+        let mut gates = pod.gates();
         let is_open = match self {
             Self::Binds => gates.next().is_none(),
             Self::Pins => gates.next() == Some(labels::SCHEDULING_GATE) && gates.next().is_none(),
         };
-        is_open && pod::is_live(pod) && !pod::has_place(pod)
+        is_open && pod.is_live() && !pod.has_place()
     }
 
     /// The node that a pod without one is on its way to.
-    pub(crate) fn destination(self, pod: &Pod) -> Option<&str> {
-        let is_under_way = self == Self::Pins && pod::gates(pod).next().is_none() && pod::is_live(pod);
+    pub(crate) fn destination(self, pod: &KeptPod) -> Option<&str> {
+        let is_under_way = self == Self::Pins && pod.gates().next().is_none() && pod.is_live();
         is_under_way.then(|| pin(pod).or_else(|| hint(pod))).flatten()
     }
 
     /// Whether somebody else still holds a pod back that is about to be let go.
-    pub(crate) fn is_held_back(self, pod: &Pod) -> bool {
-        self == Self::Binds && pod::is_gated_by_grove(pod)
+    pub(crate) fn is_held_back(self, pod: &KeptPod) -> bool {
+        self == Self::Binds && pod.is_gated_by_grove()
     }
 }
 
 /// The node that a pod is pinned to: every term of its required node affinity names it.
-fn pin(pod: &Pod) -> Option<&str> {
-    let affinity = pod.spec.as_ref()?.affinity.as_ref()?.node_affinity.as_ref()?;
+fn pin(pod: &KeptPod) -> Option<&str> {
+    let affinity = pod.affinity()?.node_affinity.as_ref()?;
     let terms = &affinity
         .required_during_scheduling_ignored_during_execution
         .as_ref()?
@@ -75,13 +75,13 @@ fn pin(pod: &Pod) -> Option<&str> {
 }
 
 /// The node that a pod with claims prefers above all.
-fn hint(pod: &Pod) -> Option<&str> {
-    let affinity = pod.spec.as_ref()?.affinity.as_ref()?.node_affinity.as_ref()?;
+fn hint(pod: &KeptPod) -> Option<&str> {
+    let affinity = pod.affinity()?.node_affinity.as_ref()?;
     let preferred = affinity
         .preferred_during_scheduling_ignored_during_execution
         .iter()
         .flatten();
-    let mut strongest = preferred.filter(|term| term.weight == WEIGHT_MAX && pod::has_claims(pod));
+    let mut strongest = preferred.filter(|term| term.weight == WEIGHT_MAX && pod.has_claims());
     strongest.find_map(|term| named_node(&term.preference))
 }
 
@@ -96,12 +96,11 @@ fn named_node(term: &NodeSelectorTerm) -> Option<&str> {
 }
 
 /// The patch that lifts a pod's gate and confines it, if it is still that pod, that gate and that affinity.
-pub(crate) fn pin_patch(pod: &Pod, node: &str, bounds: &Bounds) -> Value {
-    let affinity = pod.spec.as_ref().and_then(|spec| spec.affinity.as_ref());
-    let stated = affinity.map_or(Value::Null, |affinity| json!(affinity));
+pub(crate) fn pin_patch(pod: &KeptPod, node: &str, bounds: &Bounds) -> Value {
+    let stated = pod.affinity().map_or(Value::Null, |affinity| json!(affinity));
     let gate = "/spec/schedulingGates/0";
     let mut patch = vec![
-        json!({"op": "test", "path": "/metadata/uid", "value": pod.metadata.uid}),
+        json!({"op": "test", "path": "/metadata/uid", "value": pod.uid()}),
         json!({"op": "test", "path": gate, "value": {"name": labels::SCHEDULING_GATE}}),
     ];
     if !stated.is_null() {
@@ -155,7 +154,13 @@ fn require(of_nodes: &mut Value, list: &str, requirement: Value) {
 
 #[cfg(test)]
 mod tests {
+    use k8s_openapi::api::core::v1::Pod;
+
     use super::*;
+
+    fn kept(pod: &Pod) -> KeptPod {
+        pod.clone().into()
+    }
 
     fn gated(affinity: Value) -> Pod {
         let spec =
@@ -165,7 +170,7 @@ mod tests {
 
     /// What the API server makes of a patch, as far as this one goes.
     fn patched(pod: &Pod, node: &str, bounds: &Bounds) -> Pod {
-        let patch = pin_patch(pod, node, bounds);
+        let patch = pin_patch(&kept(pod), node, bounds);
         let mut pod = json!(pod);
         pod["spec"]["schedulingGates"] = json!([]);
         pod["spec"]["affinity"] = patch.as_array().unwrap().last().unwrap()["value"].clone();
@@ -179,9 +184,10 @@ mod tests {
             {"nodeSelectorTerms": [expression, expression]}}});
         for affinity in [Value::Null, json!({"podAntiAffinity": {}}), two] {
             let pod = gated(affinity);
-            assert!(Hand::Pins.is_wanted(&pod) && !Hand::Binds.is_wanted(&pod));
-            assert_eq!(Hand::Pins.destination(&pod), None);
-            let pinned = patched(&pod, "n1", &Bounds::Node);
+            let waiting = kept(&pod);
+            assert!(Hand::Pins.is_wanted(&waiting) && !Hand::Binds.is_wanted(&waiting));
+            assert_eq!(Hand::Pins.destination(&waiting), None);
+            let pinned = kept(&patched(&pod, "n1", &Bounds::Node));
             assert_eq!(Hand::Pins.destination(&pinned), Some("n1"));
             assert!(!Hand::Pins.is_wanted(&pinned));
         }
@@ -211,7 +217,7 @@ mod tests {
         };
         for bounds in [rack, Bounds::None] {
             let confined = patched(&pod, "n1", &bounds);
-            assert_eq!(Hand::Pins.destination(&confined), Some("n1"));
+            assert_eq!(Hand::Pins.destination(&kept(&confined)), Some("n1"));
             let affinity = json!(confined.spec.unwrap().affinity.unwrap().node_affinity.unwrap());
             let expected = match bounds {
                 Bounds::None => Value::Null,
@@ -226,6 +232,6 @@ mod tests {
         let mut pod = gated(Value::Null);
         let gates = pod.spec.as_mut().unwrap().scheduling_gates.as_mut().unwrap();
         gates.push(serde_json::from_value(json!({"name": "example.com/quota"})).unwrap());
-        assert!(!Hand::Pins.is_wanted(&pod));
+        assert!(!Hand::Pins.is_wanted(&kept(&pod)));
     }
 }

@@ -18,12 +18,10 @@ use grove_api::podgang::{PendingExplanation, Waiting};
 use grove_kubeplace::{GangRequest, PodKey};
 use grove_placement::{Amounts, Assignment, Cluster, NodeId, Preemption, PreemptionRequest, Running, preempt};
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Pod;
 
 use crate::core::{Core, Decided};
-use crate::pod;
+use crate::pod::KeptPod;
 use crate::queue::{Rank, Unit};
-use crate::state::key_of;
 use crate::statement::{Statement, because, reason};
 use crate::write::Action;
 
@@ -71,7 +69,7 @@ impl Hold {
 struct Candidate {
     unit: Unit,
     running: Running,
-    pods: BTreeMap<(usize, NodeId), Vec<Arc<Pod>>>,
+    pods: BTreeMap<(usize, NodeId), Vec<Arc<KeptPod>>>,
 }
 
 impl Core {
@@ -122,7 +120,7 @@ impl Core {
         record.guards.clear();
         let is_hopeless = record.said.as_ref().is_some_and(is_hopeless);
         let may_evict = rank.priority.0 > self.state.lowest_priority()
-            && !self.state.waiting(unit).iter().any(|pod| pod::never_preempts(pod));
+            && !self.state.waiting(unit).iter().any(|pod| pod.never_preempts());
         let is_aged = now >= rank.since + AGED;
         // One is kept at a time: it lies idle.
         let may_keep = is_aged && self.holds.values().all(|hold| hold.until.is_some());
@@ -162,8 +160,8 @@ impl Core {
     /// What pods that are being deleted still hold, and where.
     fn leaving(&mut self, now: Timestamp) -> Vec<(NodeId, Amounts)> {
         let pods = self.state.pods.values();
-        let leaving = pods.filter(|pod| pod::leaves_at(pod).is_some_and(|at| now < at + LATE_MAX));
-        let leaving: Vec<PodKey> = leaving.map(|pod| key_of(pod)).collect();
+        let leaving = pods.filter(|pod| pod.leaves_at().is_some_and(|at| now < at + LATE_MAX));
+        let leaving: Vec<PodKey> = leaving.map(|pod| pod.key().clone()).collect();
         let mirror = &mut self.state.mirror;
         let held = leaving.iter().filter_map(|pod| {
             let (node, shape) = mirror.footprint(pod)?;
@@ -282,7 +280,7 @@ impl Core {
     /// already.
     fn candidates(&mut self, unit: &Unit) -> Vec<Candidate> {
         let gangs = self.state.gangs.keys().cloned().map(Unit::Gang);
-        let pods = self.state.pods.values().filter(|pod| pod::has_place(pod));
+        let pods = self.state.pods.values().filter(|pod| pod.has_place());
         let single = pods
             .filter_map(|pod| self.state.unit_of(pod))
             .filter(|unit| matches!(unit, Unit::Pod(_)));
@@ -304,16 +302,16 @@ impl Core {
             pods: BTreeMap::new(),
         };
         for (pod_group, group) in gang.spec.pod_groups.iter().enumerate() {
-            let members: Vec<Arc<Pod>> = self
+            let members: Vec<Arc<KeptPod>> = self
                 .state
                 .listed(group)
-                .filter(|pod| pod::has_place(pod))
+                .filter(|pod| pod.has_place())
                 .cloned()
                 .collect();
             let budget = self.state.budgets.of(members.iter().map(|pod| &**pod));
             candidate.running.budgets.push(budget);
             for pod in members {
-                let Some((node, shape)) = self.state.mirror.footprint(&key_of(&pod)) else {
+                let Some((node, shape)) = self.state.mirror.footprint(pod.key()) else {
                     continue;
                 };
                 candidate.pods.entry((pod_group, node)).or_default().push(pod);

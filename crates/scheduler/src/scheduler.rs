@@ -18,11 +18,10 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim, Pod};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::scheduling::v1::PriorityClass;
+use kube::Client;
 use kube::api::Api;
 use kube::core::TypeMeta;
 use kube::runtime::watcher;
-use kube::{Client, Resource, ResourceExt};
-use serde::de::DeserializeOwned;
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
@@ -195,20 +194,20 @@ impl Scheduler {
 
     fn watch<K>(&self, seen: &UnboundedSender<Seen>, synced: &mut Vec<watch::Receiver<bool>>) -> Watching
     where
-        K: Kept + Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
+        K: Kept,
     {
         let (is_synced, receiver) = watch::channel(false);
         synced.push(receiver);
-        let feed: Feed<K, K> = Feed {
+        let feed: Feed<K, K::Slim, K::Watched> = Feed {
             kind: TypeMeta::resource::<K>(),
             api: Api::all(self.client.clone()),
             config: watcher::Config::default(),
             read: K::slim,
-            store: Arc::new(Store::new(|_: &K| None)),
+            store: Arc::new(Store::new(|_: &K::Slim| None)),
         };
         let seen = seen.clone();
         Box::pin(async move {
-            let changed = |change: &Change<K>| {
+            let changed = |change: &Change<K::Slim>| {
                 // The loop has ended, and everything with it.
                 let _ = seen.send(K::seen(change.key.clone(), change.new.clone()));
             };
@@ -297,8 +296,8 @@ impl Requests {
             metrics.bind_ended(result, begun.elapsed());
             if let Some(binds) = binds {
                 let about = vec![
-                    ("k8s.pod.name", pod.name_any()),
-                    ("k8s.pod.uid", pod.uid().unwrap_or_default()),
+                    ("k8s.pod.name", pod.name().to_owned()),
+                    ("k8s.pod.uid", pod.uid().to_owned()),
                 ];
                 binds.ended(about, (begun_at, clock()), refused.cloned());
             }

@@ -1,20 +1,26 @@
 //! What the watches bring: one kind of news for each kind of object, and what is kept of it.
 
+use std::fmt::Debug;
 use std::sync::Arc;
 
 use grove_api::{ClusterTopology, ClusterTopologyBinding, PodGang, TopologyDomain};
 use grove_kubeplace::NodeResourceTopology;
-use grove_runtime::ObjectKey;
-use k8s_openapi::api::core::v1::{ContainerStatus, Node, PersistentVolume, PersistentVolumeClaim, Pod};
+use grove_runtime::{Arrival, ObjectKey, Trusted};
+use k8s_openapi::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim, Pod};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::scheduling::v1::PriorityClass;
+use kube::Resource;
+use kube::core::DeserializeGuard;
+use serde::de::DeserializeOwned;
+
+pub use crate::pod::KeptPod;
 
 /// An object as it is now; none if it is gone.
 #[derive(Clone, Debug)]
 pub enum Seen {
     Node(ObjectKey, Option<Arc<Node>>),
     Cells(ObjectKey, Option<Arc<NodeResourceTopology>>),
-    Pod(ObjectKey, Option<Arc<Pod>>),
+    Pod(ObjectKey, Option<Arc<KeptPod>>),
     Gang(ObjectKey, Option<Arc<PodGang>>),
     ClusterTopology(ObjectKey, Option<Arc<ClusterTopology>>),
     TopologyBinding(ObjectKey, Option<Arc<ClusterTopologyBinding>>),
@@ -26,15 +32,23 @@ pub enum Seen {
 }
 
 /// A kind that is watched.
-pub(crate) trait Kept: Sized {
-    fn seen(key: ObjectKey, object: Option<Arc<Self>>) -> Seen;
+pub(crate) trait Kept: Resource<DynamicType = ()> + Sized + 'static {
+    /// The object as a watch reads it.
+    type Watched: Arrival<Object = Self> + Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send;
+    /// What is kept of it.
+    type Slim: Send + Sync + 'static;
+
+    fn seen(key: ObjectKey, object: Option<Arc<Self::Slim>>) -> Seen;
     /// Drops what is never read: on a large cluster that is most of it.
-    fn slim(object: Self) -> Self;
+    fn slim(object: Self) -> Self::Slim;
 }
 
 macro_rules! kept {
     ($($kind:ty => $seen:ident),* $(,)?) => {$(
         impl Kept for $kind {
+            type Watched = DeserializeGuard<Self>;
+            type Slim = Self;
+
             fn seen(key: ObjectKey, object: Option<Arc<Self>>) -> Seen {
                 Seen::$seen(key, object)
             }
@@ -60,6 +74,9 @@ kept! {
 }
 
 impl Kept for Node {
+    type Watched = Trusted<Self>;
+    type Slim = Self;
+
     fn seen(key: ObjectKey, object: Option<Arc<Self>>) -> Seen {
         Seen::Node(key, object)
     }
@@ -76,35 +93,14 @@ impl Kept for Node {
 }
 
 impl Kept for Pod {
-    fn seen(key: ObjectKey, object: Option<Arc<Self>>) -> Seen {
+    type Watched = Trusted<Self>;
+    type Slim = KeptPod;
+
+    fn seen(key: ObjectKey, object: Option<Arc<KeptPod>>) -> Seen {
         Seen::Pod(key, object)
     }
 
-    fn slim(mut object: Self) -> Self {
-        object.metadata.managed_fields = None;
-        object.metadata.annotations = None;
-        let containers = object.spec.iter_mut().flat_map(|spec| {
-            let init = spec.init_containers.iter_mut().flatten();
-            init.chain(&mut spec.containers)
-        });
-        for container in containers {
-            container.env = None;
-            container.command = None;
-            container.args = None;
-            container.volume_mounts = None;
-        }
-        if let Some(status) = &mut object.status {
-            let init = status.init_container_statuses.iter_mut().flatten();
-            for container in status.container_statuses.iter_mut().flatten().chain(init) {
-                // What it holds while it is being resized; the rest is the operator's business.
-                *container = ContainerStatus {
-                    name: std::mem::take(&mut container.name),
-                    resources: container.resources.take(),
-                    allocated_resources: container.allocated_resources.take(),
-                    ..ContainerStatus::default()
-                };
-            }
-        }
-        object
+    fn slim(object: Self) -> KeptPod {
+        object.into()
     }
 }

@@ -14,14 +14,15 @@ use grove_placement::{Mark, NodeId};
 use grove_runtime::ObjectKey;
 use grove_topology::Topology;
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::api::scheduling::v1::PriorityClass;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
 
 use crate::budgets::Budgets;
 use crate::core::Policy;
 use crate::hand::{Bounds, Hand};
-use crate::pod;
+use crate::pod::KeptPod;
 use crate::queue::Unit;
 use crate::seen::Seen;
 
@@ -75,7 +76,7 @@ pub(crate) struct State {
     /// Name of the scheduler whose pods are placed.
     scheduler: String,
     hand: Hand,
-    pub(crate) pods: BTreeMap<PodKey, Arc<Pod>>,
+    pub(crate) pods: BTreeMap<PodKey, Arc<KeptPod>>,
     pub(crate) gangs: BTreeMap<ObjectKey, Arc<PodGang>>,
     members: BTreeMap<ObjectKey, BTreeSet<PodKey>>,
     replicas: BTreeMap<ReplicaKey, BTreeSet<ObjectKey>>,
@@ -201,23 +202,23 @@ impl State {
         self.stir.room.extend(self.mirror.cluster().node(node));
     }
 
-    fn see_pod(&mut self, key: PodKey, new: Option<Arc<Pod>>) {
+    fn see_pod(&mut self, key: PodKey, new: Option<Arc<KeptPod>>) {
         let old = self.pods.get(&key).cloned();
         if let Some(old) = &old
-            && new.as_ref().is_none_or(|new| new.metadata.uid != old.metadata.uid)
+            && new.as_ref().is_none_or(|new| new.uid() != old.uid())
         {
             self.lose_pod(&key, old);
         }
         let Some(new) = new else { return };
         let old = self.pods.insert(key.clone(), new.clone());
-        if old.as_ref().is_some_and(|old| pod::is_same(old, &new)) {
+        if old.as_ref().is_some_and(|old| old.is_same(&new)) {
             return;
         }
         let before = self.mirror.node_of(&key).map(str::to_owned);
         let held = self.mirror.holding(&key);
-        self.mirror.set_pod(&new);
-        if let Some(node) = self.hand.destination(&new).filter(|_| pod::node(&new).is_none()) {
-            self.mirror.assume(&new, node);
+        self.mirror.set_pod(&*new);
+        if let Some(node) = self.hand.destination(&new).filter(|_| new.node().is_none()) {
+            self.mirror.assume(&*new, node);
         }
         let after = self.mirror.node_of(&key).map(str::to_owned);
         // It may be gone from there, ask for less, or keep away others than before.
@@ -231,10 +232,10 @@ impl State {
         let hand = self.hand;
         let was_wanted = old.as_ref().map(|old| hand.is_wanted(old));
         // One that is new always comes with a change of its unit.
-        self.stir.is_birth |= pod::is_live(&new) && was_wanted.is_none_or(|was| !was && hand.is_wanted(&new));
-        let standing = |pod: &Pod, node: &Option<String>| (hand.is_wanted(pod), pod::is_live(pod), node.clone());
+        self.stir.is_birth |= new.is_live() && was_wanted.is_none_or(|was| !was && hand.is_wanted(&new));
+        let standing = |pod: &KeptPod, node: &Option<String>| (hand.is_wanted(pod), pod.is_live(), node.clone());
         if self.hand == Hand::Pins
-            && pod::has_place(&new)
+            && new.has_place()
             && let Unit::Gang(gang) = &unit
         {
             // Now it is seen to be bound, which is what its status and its scaled gangs wait for.
@@ -257,7 +258,7 @@ impl State {
     }
 
     /// A pod is gone, or its name is another's now.
-    fn lose_pod(&mut self, key: &PodKey, old: &Pod) {
+    fn lose_pod(&mut self, key: &PodKey, old: &KeptPod) {
         let held = self.mirror.holding(key);
         self.leaves(held);
         self.mirror.remove_pod(key);
@@ -316,26 +317,25 @@ impl State {
 
     /// Claims or their volumes changed: that may let their pods be placed, hold them to a node, or back.
     fn claims_changed(&mut self, claims: &[ObjectKey]) {
-        let waits =
-            |pod: &&Arc<Pod>| self.hand.is_wanted(pod) && claims.iter().any(|claim| pod::uses_claim(pod, claim));
+        let waits = |pod: &&Arc<KeptPod>| self.hand.is_wanted(pod) && claims.iter().any(|claim| pod.uses_claim(claim));
         let waiting = self.pods.values().filter(waits);
         let units: Vec<Unit> = waiting.filter_map(|pod| self.unit_of(pod)).collect();
         self.stir.units.extend(units);
     }
 
     /// A bind is about to be sent.
-    pub(crate) fn assume(&mut self, key: &PodKey, node: &str) -> Option<Arc<Pod>> {
+    pub(crate) fn assume(&mut self, key: &PodKey, node: &str) -> Option<Arc<KeptPod>> {
         let pod = self.pods.get(key)?.clone();
-        self.mirror.assume(&pod, node);
+        self.mirror.assume(&*pod, node);
         Some(pod)
     }
 
     /// What a pod that is led to a node may not leave.
-    pub(crate) fn bounds(&self, gang: &PodGang, pod: &Pod, node: &str) -> Bounds {
-        if !pod::has_claims(pod) {
+    pub(crate) fn bounds(&self, gang: &PodGang, pod: &KeptPod, node: &str) -> Bounds {
+        if !pod.has_claims() {
             return Bounds::Node;
         }
-        let Some(key) = narrowest_required(gang, &pod.name_any()) else {
+        let Some(key) = narrowest_required(gang, pod.name()) else {
             return Bounds::None;
         };
         let labels = self.nodes.get(node).and_then(|node| node.metadata.labels.as_ref());
@@ -350,9 +350,9 @@ impl State {
     }
 
     /// A bind was refused: the place is free again, unless the pod was seen there after all.
-    pub(crate) fn forget(&mut self, key: &PodKey, uid: Option<&str>) {
+    pub(crate) fn forget(&mut self, key: &PodKey, uid: &str) {
         let known = self.pods.get(key);
-        if known.is_some_and(|pod| pod.metadata.uid.as_deref() != uid || pod::node(pod).is_some()) {
+        if known.is_some_and(|pod| pod.uid() != uid || pod.node().is_some()) {
             return;
         }
         let held = self.mirror.holding(key);
@@ -361,17 +361,16 @@ impl State {
     }
 
     /// The unit that a pod is placed with; none if somebody else places it.
-    pub(crate) fn unit_of(&self, pod: &Pod) -> Option<Unit> {
-        if pod::scheduler(pod) != self.scheduler {
+    pub(crate) fn unit_of(&self, pod: &KeptPod) -> Option<Unit> {
+        if pod.scheduler() != self.scheduler {
             return None;
         }
-        let namespace = pod.metadata.namespace.clone().unwrap_or_default();
-        let key = |name: String| ObjectKey::new(namespace, name);
-        Some(match pod.labels().get(labels::PODGANG) {
-            Some(gang) => Unit::Gang(key(gang.clone())),
+        let key = |name: &str| ObjectKey::new(pod.namespace(), name);
+        Some(match pod.label(labels::PODGANG) {
+            Some(gang) => Unit::Gang(key(gang)),
             // Whoever binds the others binds it too.
             None if self.hand == Hand::Pins => return None,
-            None => Unit::Pod(key(pod.name_any())),
+            None => Unit::Pod(key(pod.name())),
         })
     }
 
@@ -379,7 +378,7 @@ impl State {
     pub(crate) fn uid_of(&self, unit: &Unit) -> Option<String> {
         match unit {
             Unit::Gang(key) => self.gangs.get(key)?.metadata.uid.clone(),
-            Unit::Pod(key) => self.pods.get(&pod_key(key.clone()))?.metadata.uid.clone(),
+            Unit::Pod(key) => Some(self.pods.get(&pod_key(key.clone()))?.uid().to_owned()),
         }
     }
 
@@ -397,7 +396,7 @@ impl State {
             }
             Unit::Pod(key) => {
                 let pod = self.pods.get(&pod_key(key.clone()))?;
-                pod::is_live(pod).then(|| Arc::new(gang_of_one(pod)))
+                pod.is_live().then(|| Arc::new(gang_of_one(pod)))
             }
         }
     }
@@ -407,40 +406,37 @@ impl State {
     pub(crate) fn orphaned_since(&self, unit: &Unit) -> Option<Timestamp> {
         let is_missing = matches!(unit, Unit::Gang(key) if !self.gangs.contains_key(key)) && self.hand == Hand::Binds;
         let waiting = if is_missing { self.waiting(unit) } else { Vec::new() };
-        let made = waiting
-            .iter()
-            .filter_map(|pod| pod.metadata.creation_timestamp.as_ref());
-        made.map(|time| time.0).min()
+        waiting.iter().filter_map(|pod| pod.created_at()).min()
     }
 
     /// The gang as the engine takes it. Pods that do not wait for this scheduler yet are not shown to it.
     pub(crate) fn request(&mut self, gang: &PodGang) -> Result<GangRequest, NotPlaceable> {
         let (pods, mirror) = (&self.pods, &mut self.mirror);
         let (scheduler, hand) = (&self.scheduler, self.hand);
-        let is_shown = |pod: &&Arc<Pod>| {
-            let takes_part = pod::has_place(pod) || hand.is_wanted(pod) || hand.destination(pod).is_some();
-            pod::is_live(pod) && takes_part && pod::scheduler(pod) == scheduler
+        let is_shown = |pod: &&Arc<KeptPod>| {
+            let takes_part = pod.has_place() || hand.is_wanted(pod) || hand.destination(pod).is_some();
+            pod.is_live() && takes_part && pod.scheduler() == scheduler
         };
         mirror.gang(gang, |key| pods.get(key).filter(is_shown).map(|pod| &**pod))
     }
 
     /// The pods that a gang lists and that live, by pod-group.
-    pub(crate) fn listed<'a>(&'a self, group: &'a PodGroup) -> impl Iterator<Item = &'a Arc<Pod>> {
+    pub(crate) fn listed<'a>(&'a self, group: &'a PodGroup) -> impl Iterator<Item = &'a Arc<KeptPod>> {
         let pods = group
             .pod_references
             .iter()
             .filter_map(|reference| self.pods.get(reference));
-        pods.filter(|pod| pod::is_live(pod))
+        pods.filter(|pod| pod.is_live())
     }
 
     /// Whether a pod has a node, or is about to.
-    pub(crate) fn is_placed(&self, pod: &Pod) -> bool {
-        self.mirror.node_of(&key_of(pod)).is_some()
+    pub(crate) fn is_placed(&self, pod: &KeptPod) -> bool {
+        self.mirror.node_of(pod.key()).is_some()
     }
 
     /// The pods of a unit that wait for a node.
-    pub(crate) fn waiting(&self, unit: &Unit) -> Vec<Arc<Pod>> {
-        let waits = |pod: &&Arc<Pod>| self.hand.is_wanted(pod) && !self.is_placed(pod);
+    pub(crate) fn waiting(&self, unit: &Unit) -> Vec<Arc<KeptPod>> {
+        let waits = |pod: &&Arc<KeptPod>| self.hand.is_wanted(pod) && !self.is_placed(pod);
         match unit {
             Unit::Pod(key) => self
                 .pods
@@ -465,7 +461,7 @@ impl State {
             .and_then(|name| self.priorities.get(name));
         let of_pods = || {
             let pods = gang.spec.pod_groups.iter().flat_map(|group| self.listed(group));
-            pods.filter_map(|pod| pod.spec.as_ref()?.priority).max()
+            pods.filter_map(|pod| pod.priority()).max()
         };
         named.and_then(|class| class.value).or_else(of_pods).unwrap_or(0)
     }
@@ -505,10 +501,6 @@ pub(crate) fn pod_key(key: ObjectKey) -> PodKey {
     }
 }
 
-pub(crate) fn key_of(pod: &Pod) -> PodKey {
-    pod_key(ObjectKey::of(&pod.metadata))
-}
-
 fn replica_of(gang: &PodGang) -> Option<ReplicaKey> {
     let label = |key: &str| gang.labels().get(key).cloned();
     Some((
@@ -542,21 +534,21 @@ fn is_same_node(old: &Node, new: &Node) -> bool {
 }
 
 /// A pod that belongs to no gang is a gang of one.
-fn gang_of_one(pod: &Pod) -> PodGang {
+fn gang_of_one(pod: &KeptPod) -> PodGang {
     let group = PodGroup {
-        name: pod.name_any(),
-        pod_references: vec![key_of(pod)],
+        name: pod.name().to_owned(),
+        pod_references: vec![pod.key().clone()],
         min_replicas: 1,
         topology_constraint: None,
     };
     let mut gang = PodGang::new(
-        &pod.name_any(),
+        pod.name(),
         PodGangSpec {
             pod_groups: vec![group],
             ..PodGangSpec::default()
         },
     );
-    gang.metadata.namespace = pod.metadata.namespace.clone();
-    gang.metadata.creation_timestamp = pod.metadata.creation_timestamp.clone();
+    gang.metadata.namespace = Some(pod.namespace().to_owned());
+    gang.metadata.creation_timestamp = pod.created_at().map(Time);
     gang
 }

@@ -16,7 +16,6 @@ use kube::Resource;
 
 use crate::attempt::was_whole;
 use crate::core::{Core, Decided, Standing};
-use crate::pod;
 use crate::quality::Quality;
 use crate::queue::{Hope, Rank, Unit};
 use crate::statement::{Statement, because, proven, reason};
@@ -113,10 +112,10 @@ impl Core {
             return decided;
         }
         for pod in self.state.waiting(unit) {
-            if pod::complaint(&pod) == Some(&message) {
+            if pod.complaint() == Some(&message) {
                 continue;
             }
-            decided.notices.push(failed(pod.object_ref(&()), &message, now));
+            decided.notices.push(failed(pod.reference(), &message, now));
             let message = message.clone();
             decided.actions.push(Action::Mark { pod, message });
         }
@@ -172,7 +171,7 @@ impl Core {
         let mut decided = Decided::default();
         if !statement.is_scheduled {
             let waiting = self.state.waiting(unit).into_iter();
-            let unmarked = waiting.filter(|pod| pod::complaint(pod) != Some(&statement.message));
+            let unmarked = waiting.filter(|pod| pod.complaint() != Some(&statement.message));
             decided.actions.extend(unmarked.map(|pod| Action::Mark {
                 pod,
                 message: statement.message.clone(),
@@ -212,7 +211,7 @@ impl Core {
             Unit::Gang(_) => gang.object_ref(&()),
             Unit::Pod(_) => {
                 let pods = gang.spec.pod_groups.iter().flat_map(|group| self.state.listed(group));
-                pods.map(|pod| pod.object_ref(&())).next()?
+                pods.map(|pod| pod.reference()).next()?
             }
         };
         if !statement.is_scheduled {

@@ -17,16 +17,17 @@ use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
 
 use crate::hand::{Bounds, Hand, pin_patch};
+use crate::pod::KeptPod;
 use crate::statement::Statement;
 
 /// A change to make.
 #[derive(Clone, Debug)]
 pub enum Action {
     /// Bind a pod to a node.
-    Bind { pod: Arc<Pod>, node: String },
+    Bind { pod: Arc<KeptPod>, node: String },
     /// Lift a pod's gate, and lead it to a node.
     Pin {
-        pod: Arc<Pod>,
+        pod: Arc<KeptPod>,
         node: String,
         bounds: Bounds,
     },
@@ -36,29 +37,29 @@ pub enum Action {
         statement: Box<Statement>,
     },
     /// Say on a pod why it has no node.
-    Mark { pod: Arc<Pod>, message: String },
+    Mark { pod: Arc<KeptPod>, message: String },
     /// Delete a pod, so that it returns unbound: a bound pod cannot be unbound.
-    Release { pod: Arc<Pod> },
+    Release { pod: Arc<KeptPod> },
     /// Ask a pod to make room for one of higher priority.
-    Evict { pod: Arc<Pod> },
+    Evict { pod: Arc<KeptPod> },
 }
 
 /// What became of a change.
 #[derive(Clone, Debug)]
 pub enum Done {
     /// The pod is on the node.
-    Bound { pod: Arc<Pod> },
+    Bound { pod: Arc<KeptPod> },
     /// The API server will not have it there.
-    Refused { pod: Arc<Pod>, why: String },
+    Refused { pod: Arc<KeptPod>, why: String },
     /// The pod is as it is found here: somebody else bound it, or an earlier request of ours.
-    Found { pod: Box<Pod> },
+    Found { pod: Box<KeptPod> },
     Said {
         gang: ObjectKey,
         uid: String,
         is_written: bool,
     },
     /// The pod was to be released, and is not known to be.
-    Kept { pod: Arc<Pod> },
+    Kept { pod: Arc<KeptPod> },
     /// Nothing that anybody waits for; failures are seen by what does not change.
     Other,
 }
@@ -83,33 +84,28 @@ impl Writer {
         }
     }
 
-    fn pods(&self, pod: &Pod) -> Api<Pod> {
-        Api::namespaced(
-            self.client.clone(),
-            pod.metadata.namespace.as_deref().unwrap_or_default(),
-        )
+    fn pods(&self, pod: &KeptPod) -> Api<Pod> {
+        Api::namespaced(self.client.clone(), pod.namespace())
     }
 
-    async fn bind(&self, pod: Arc<Pod>, node: &str) -> Done {
+    async fn bind(&self, pod: Arc<KeptPod>, node: &str) -> Done {
         let api = self.pods(&pod);
-        let name = pod.name_any();
+        let name = pod.name();
         let binding = json!({
             "apiVersion": "v1", "kind": "Binding",
-            "metadata": {"name": name, "namespace": pod.metadata.namespace, "uid": pod.metadata.uid},
+            "metadata": {"name": name, "namespace": pod.namespace(), "uid": pod.uid()},
             "target": {"apiVersion": "v1", "kind": "Node", "name": node},
         });
         let mut failures = 0;
         loop {
             let sent = api
-                .create_subresource::<_, Value>("binding", &name, &PostParams::default(), &binding)
+                .create_subresource::<_, Value>("binding", name, &PostParams::default(), &binding)
                 .await;
             let error = match sent {
                 Ok(_) => return Done::Bound { pod },
                 // Bound already, by whomever, or another pod of the name: the API server knows.
-                Err(kube::Error::Api(status)) if status.code == 409 => match api.get_opt(&name).await {
-                    Ok(Some(found)) if found.metadata.uid == pod.metadata.uid && has_node(&found) => {
-                        return Done::Found { pod: Box::new(found) };
-                    }
+                Err(kube::Error::Api(status)) if status.code == 409 => match found(&api, &pod).await {
+                    Ok(Some(found)) if found.has_place() => return Done::Found { pod: Box::new(found) },
                     Ok(_) => {
                         return Done::Refused {
                             pod,
@@ -125,15 +121,15 @@ impl Writer {
                 Err(error) => error,
             };
             failures += 1;
-            tracing::warn!(pod = %ObjectKey::of(&pod.metadata), node, %error, "a bind got no clear answer; sent again");
+            tracing::warn!(pod = name, node, %error, "a bind got no clear answer; sent again");
             tokio::time::sleep(Backoff::OBJECT.after(failures)).await;
         }
     }
 
     /// A patch whose answer is lost is sent again: what it tests tells whether it was carried out.
-    async fn pin(&self, pod: Arc<Pod>, node: &str, bounds: &Bounds) -> Done {
+    async fn pin(&self, pod: Arc<KeptPod>, node: &str, bounds: &Bounds) -> Done {
         let api = self.pods(&pod);
-        let name = pod.name_any();
+        let name = pod.name();
         let patch = match serde_json::from_value(pin_patch(&pod, node, bounds)) {
             Ok(patch) => Patch::<()>::Json(patch),
             Err(error) => {
@@ -147,14 +143,10 @@ impl Writer {
         };
         let mut failures = 0;
         loop {
-            let error = match api.patch(&name, &parameters, &patch).await {
+            let error = match api.patch(name, &parameters, &patch).await {
                 Ok(_) => return Done::Bound { pod },
-                Err(kube::Error::Api(status)) if is_final(status.code) => match api.get_opt(&name).await {
-                    Ok(Some(found))
-                        if found.metadata.uid == pod.metadata.uid && Hand::Pins.destination(&found) == Some(node) =>
-                    {
-                        return Done::Bound { pod };
-                    }
+                Err(kube::Error::Api(status)) if is_final(status.code) => match found(&api, &pod).await {
+                    Ok(Some(found)) if Hand::Pins.destination(&found) == Some(node) => return Done::Bound { pod },
                     Ok(_) => {
                         let why = status.message.clone();
                         return Done::Refused { pod, why };
@@ -185,9 +177,9 @@ impl Writer {
         }
     }
 
-    async fn mark(&self, pod: &Pod, message: &str, now: Timestamp) -> Done {
+    async fn mark(&self, pod: &KeptPod, message: &str, now: Timestamp) -> Done {
         let patch = json!({
-            "metadata": {"uid": pod.metadata.uid},
+            "metadata": {"uid": pod.uid()},
             "status": {"conditions": [{
                 "type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message,
                 "lastTransitionTime": now,
@@ -197,10 +189,10 @@ impl Writer {
             field_manager: Some(self.manager.clone()),
             ..PatchParams::default()
         };
-        let name = pod.name_any();
+        let name = pod.name();
         let written = self
             .pods(pod)
-            .patch_status(&name, &parameters, &Patch::Strategic(patch))
+            .patch_status(name, &parameters, &Patch::Strategic(patch))
             .await;
         if let Err(error) = written {
             tracing::debug!(pod = name, %error, "a pod could not be marked");
@@ -208,16 +200,16 @@ impl Writer {
         Done::Other
     }
 
-    async fn release(&self, pod: Arc<Pod>) -> Done {
+    async fn release(&self, pod: Arc<KeptPod>) -> Done {
         let parameters = DeleteParams {
             preconditions: Some(Preconditions {
-                uid: pod.metadata.uid.clone(),
+                uid: Some(pod.uid().to_owned()),
                 resource_version: None,
             }),
             ..DeleteParams::default()
         };
-        let name = pod.name_any();
-        match self.pods(&pod).delete(&name, &parameters).await {
+        let name = pod.name();
+        match self.pods(&pod).delete(name, &parameters).await {
             Ok(_) => Done::Other,
             // Gone already, or another pod of the name.
             Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Done::Other,
@@ -228,17 +220,17 @@ impl Writer {
         }
     }
 
-    async fn evict(&self, pod: &Pod) -> Done {
-        let name = pod.name_any();
+    async fn evict(&self, pod: &KeptPod) -> Done {
+        let name = pod.name();
         let eviction = Eviction {
             metadata: ObjectMeta {
-                name: pod.metadata.name.clone(),
-                namespace: pod.metadata.namespace.clone(),
+                name: Some(name.to_owned()),
+                namespace: Some(pod.namespace().to_owned()),
                 ..ObjectMeta::default()
             },
             delete_options: Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::DeleteOptions {
                 preconditions: Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Preconditions {
-                    uid: pod.metadata.uid.clone(),
+                    uid: Some(pod.uid().to_owned()),
                     resource_version: None,
                 }),
                 ..Default::default()
@@ -246,7 +238,7 @@ impl Writer {
         };
         let sent = self
             .pods(pod)
-            .create_subresource::<_, Value>("eviction", &name, &PostParams::default(), &eviction)
+            .create_subresource::<_, Value>("eviction", name, &PostParams::default(), &eviction)
             .await;
         if let Err(error) = sent {
             tracing::warn!(pod = name, %error, "a pod could not be evicted");
@@ -255,9 +247,10 @@ impl Writer {
     }
 }
 
-fn has_node(pod: &Pod) -> bool {
-    let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
-    node.is_some_and(|node| !node.is_empty())
+/// The pod as the API server has it, if it is still that one.
+async fn found(api: &Api<Pod>, pod: &KeptPod) -> kube::Result<Option<KeptPod>> {
+    let found = api.get_opt(pod.name()).await?.map(KeptPod::from);
+    Ok(found.filter(|found| found.uid() == pod.uid()))
 }
 
 /// Whether asking again would be answered the same.

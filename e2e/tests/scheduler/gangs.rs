@@ -1,10 +1,16 @@
-//! Gangs start whole, grow inside their rack, and return there: GS1, GS5, GT1, GT6 and the replica's domain.
+//! Gangs start whole, grow inside their rack, and return there: GS1–GS12, GT1–GT6 and the replica's domain.
 
 use std::collections::BTreeSet;
+use std::future::Future;
+use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
+use std::time::Instant;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
+use futures::FutureExt as _;
+use futures::future::join_all;
 use grove_api::PodCliqueScalingGroup;
-use grove_scenarios::RACK;
+use grove_scenarios::{RACK, gangs};
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use kube::api::{Patch, PatchParams};
@@ -13,108 +19,58 @@ use serde_json::json;
 use crate::place::{GPU_HOST, Place, Stand, by_both_profiles, is_ready, node_of};
 
 by_both_profiles! {
-    gs1_a_gang_that_does_not_fit_waits_whole,
-    gs5_the_minimum_runs_first_then_the_rest,
-    gt1_a_lost_pod_recycles_the_whole_replica_after_the_delay,
-    gt6_a_lost_pod_above_the_minimum_returns_to_its_rack,
+    gs_and_gt,
+    a_lost_pod_above_the_minimum_returns_to_its_rack,
     a_replica_grows_inside_its_rack_and_waits_when_that_is_full,
 }
 
-/// Ten pods: two of pc-a, and two replicas of sg-x with one pc-b and three pc-c each. `needed` says whether all of them
-/// are, or one of each.
-fn workload(namespace: &str, all_needed: bool) -> String {
-    let minimum = |replicas: usize| if all_needed { replicas } else { 1 };
-    let clique = |name: &str, replicas: usize| {
-        format!(
-            "    - name: {name}\n      spec:\n        roleName: {name}\n        replicas: {replicas}\n        \
-             minAvailable: {}\n        podSpec: {{nodeSelector: {{test: {namespace}}}, containers: [{{name: main, \
-             image: one}}]}}\n",
-            minimum(replicas)
-        )
+/// All of GS1–GS12 and GT1–GT6, side by side: each has a namespace and nodes of its own, and mostly waits.
+macro_rules! side_by_side {
+    ($($name:ident,)*) => {
+        async fn gs_and_gt(stand: &'static Stand) -> Result<()> {
+            let scenarios: Vec<Pin<Box<dyn Future<Output = Option<&str>>>>> = vec![
+                $(Box::pin(play(stand, stringify!($name), async |floor| gangs::$name(floor).await)),)*
+            ];
+            let failed: Vec<_> = join_all(scenarios).await.into_iter().flatten().collect();
+            ensure!(failed.is_empty(), "{failed:?} failed; what they say is above");
+            Ok(())
+        }
     };
-    format!(
-        "apiVersion: grove.io/v1alpha1\nkind: PodCliqueSet\nmetadata: {{name: w}}\nspec:\n  replicas: 1\n  template:\n    \
-         terminationDelay: 2s\n    cliques:\n{}{}{}    podCliqueScalingGroups:\n    \
-         - {{name: sg-x, cliqueNames: [pc-b, pc-c], replicas: 2, minAvailable: {}}}\n",
-        clique("pc-a", 2),
-        clique("pc-b", 1),
-        clique("pc-c", 3),
-        minimum(2)
-    )
+}
+grove_scenarios::for_each_gang_scenario!(side_by_side);
+
+/// Plays a scenario; its name, if it fails.
+async fn play<'a>(stand: &'static Stand, name: &'a str, scenario: impl AsyncFnOnce(&Place)) -> Option<&'a str> {
+    let namespace = name.split('_').next().unwrap_or(name);
+    let played = async {
+        let place = Place::new(stand, namespace).await.expect("a place");
+        scenario(&place).await;
+        place.audit().await.expect("a good record");
+    };
+    let begun = Instant::now();
+    let is_played = AssertUnwindSafe(played).catch_unwind().await.is_ok();
+    println!(
+        "{name}: {} after {:.1?}",
+        if is_played { "ok" } else { "FAILED" },
+        begun.elapsed()
+    );
+    (!is_played).then_some(name)
 }
 
-async fn gs1_a_gang_that_does_not_fit_waits_whole(stand: &'static Stand) -> Result<()> {
-    let place = Place::new(stand, "gs1").await?;
-    place.add_places(9).await?;
-    place.create(&workload("gs1", true)).await?;
-    place.scheduled("w-0", "False").await?;
+/// Takes a pod away, and its place with it.
+async fn lose(place: &Place, prefix: &str) -> Result<()> {
     let pods = place.pods().await?;
-    assert!(pods.values().all(|pod| node_of(pod).is_none()), "all or none");
-    place.add_places(1).await?;
-    place.running(10, 10).await?;
-    place.scheduled("w-0", "True").await?;
-    place.audit().await
-}
-
-async fn gs5_the_minimum_runs_first_then_the_rest(stand: &'static Stand) -> Result<()> {
-    let place = Place::new(stand, "gs5").await?;
-    place.add_places(3).await?;
-    place.create(&workload("gs5", false)).await?;
-    let pods = place.running(3, 10).await?;
-    for clique in ["w-0-pc-a-", "w-0-sg-x-0-pc-b-", "w-0-sg-x-0-pc-c-"] {
-        let ready = pods
-            .iter()
-            .filter(|(name, pod)| name.starts_with(clique) && is_ready(pod));
-        assert_eq!(ready.count(), 1, "{clique}");
-    }
-    place.add_places(7).await?;
-    place.running(10, 10).await?;
-    place.audit().await
-}
-
-async fn cordon(place: &Place, node: &str, on: bool) -> Result<()> {
+    let mut found = pods.iter().filter(|(name, _)| name.starts_with(prefix));
+    let (name, pod) = found.next().context("a pod")?;
     let nodes = kube::Api::<k8s_openapi::api::core::v1::Node>::all(place.client.clone());
-    let patch = Patch::Merge(json!({"spec": {"unschedulable": on}}));
+    let patch = Patch::Merge(json!({"spec": {"unschedulable": true}}));
+    let node = node_of(pod).context("a pod on a node")?;
     nodes.patch(node, &PatchParams::default(), &patch).await?;
-    Ok(())
-}
-
-/// Takes a pod away; the name of its node.
-async fn lose(place: &Place, prefix: &str, with_its_place: bool) -> Result<String> {
-    let pods = place.pods().await?;
-    let (name, pod) = pods
-        .iter()
-        .find(|(name, _)| name.starts_with(prefix))
-        .context("a pod")?;
-    let node = node_of(pod).context("a pod on a node")?.to_owned();
-    if with_its_place {
-        cordon(place, &node, true).await?;
-    }
-    place.delete::<Pod>(name).await?;
-    Ok(node)
+    place.delete::<Pod>(name).await
 }
 
 async fn uids(place: &Place) -> Result<BTreeSet<String>> {
     Ok(place.pods().await?.values().filter_map(ResourceExt::uid).collect())
-}
-
-async fn gt1_a_lost_pod_recycles_the_whole_replica_after_the_delay(stand: &'static Stand) -> Result<()> {
-    let place = Place::new(stand, "gt1").await?;
-    place.add_places(10).await?;
-    place.create(&workload("gt1", true)).await?;
-    place.running(10, 10).await?;
-    let before = uids(&place).await?;
-    let node = lose(&place, "w-0-pc-a-", true).await?;
-    place
-        .until("all pods to be new, and none of them on a node", async |place| {
-            let pods = place.pods().await?;
-            let is_new = |pod: &Pod| pod.uid().is_some_and(|uid| !before.contains(&uid));
-            Ok(pods.len() == 10 && pods.values().all(|pod| is_new(pod) && node_of(pod).is_none()))
-        })
-        .await?;
-    cordon(&place, &node, false).await?;
-    place.running(10, 10).await?;
-    place.audit().await
 }
 
 /// A set with a rack to itself: one leader, and a scaling group of workers that begins with one replica of two pods.
@@ -135,13 +91,13 @@ fn elastic(namespace: &str) -> String {
     )
 }
 
-async fn gt6_a_lost_pod_above_the_minimum_returns_to_its_rack(stand: &'static Stand) -> Result<()> {
-    let place = Place::new(stand, "gt6").await?;
+async fn a_lost_pod_above_the_minimum_returns_to_its_rack(stand: &'static Stand) -> Result<()> {
+    let place = Place::new(stand, "returns").await?;
     place.add_nodes(2, 4, &GPU_HOST).await?;
-    place.create(&elastic("gt6")).await?;
+    place.create(&elastic("returns")).await?;
     place.running(3, 3).await?;
     let (before, rack) = (uids(&place).await?, place.domains("w-0-", RACK).await?);
-    lose(&place, "w-0-g-0-work-", true).await?;
+    lose(&place, "w-0-g-0-work-").await?;
     place
         .until("another pod to run in its stead", async |place| {
             let pods = place.pods().await?;

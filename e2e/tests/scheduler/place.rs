@@ -1,9 +1,10 @@
 //! A namespace with nodes of its own on a control plane where gangs are placed.
 
-use std::collections::BTreeMap;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Deref;
 use std::sync::{Arc, LazyLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use grove_api::config::{OperatorConfiguration, ProfileName, SchedulerProfile};
@@ -11,6 +12,7 @@ use grove_api::{PodGang, rights};
 use grove_controllers::{Operator, Settings};
 use grove_e2e::{ControlPlane, Identity, Shared, eventually, node};
 use grove_scenarios::audit::{Audit, Terms};
+use grove_scenarios::gangs::{DELAY, Floor};
 use grove_scenarios::{RACK, configuration, levels};
 use grove_scheduler::{Policy, Scheduler};
 use jiff::Timestamp;
@@ -29,6 +31,9 @@ use crate::space::{LIMIT, Space, grant};
 
 /// Shorter than the usual one, which is longer than tests should be.
 pub(crate) const GRACE: Duration = Duration::from_secs(5);
+
+/// Nothing is under way when nothing has happened for so long, after what was waited for has come.
+const QUIET: Duration = Duration::from_secs(1);
 
 /// What a busy machine adds to it before pods that are released are seen to go.
 const BUSY: Duration = Duration::from_secs(3);
@@ -249,12 +254,6 @@ impl Place {
         Ok(())
     }
 
-    /// Adds nodes that have room for one pod each.
-    pub(crate) async fn add_places(&self, places: usize) -> Result<()> {
-        self.add_nodes(1, places, &[("cpu", "4"), ("memory", "8Gi"), ("pods", "1")])
-            .await
-    }
-
     /// Waits until so many pods run, of so many that there are.
     pub(crate) async fn running(&self, ready: usize, all: usize) -> Result<BTreeMap<String, Pod>> {
         let what = format!("{ready} of {all} pods to run");
@@ -300,6 +299,25 @@ impl Place {
         Ok(found)
     }
 
+    /// What there is, for whoever looks for the cause of a failure.
+    async fn print(&self) {
+        for gang in self.list::<PodGang>().await.expect("a list") {
+            eprintln!("gang {}: {:?}", gang.name_any(), gang.status);
+        }
+        for (name, pod) in self.pods().await.expect("a list") {
+            let spec = pod.spec.unwrap_or_default();
+            eprintln!("pod {name}: {:?} {:?}", spec.node_name, spec.scheduling_gates);
+        }
+    }
+
+    /// Revisions of all pods and gangs: the same as long as nothing happens to them.
+    async fn revisions(&self) -> BTreeSet<Option<String>> {
+        let pods = self.list::<Pod>().await.expect("a list");
+        let gangs = self.list::<PodGang>().await.expect("a list");
+        let pods = pods.iter().map(ResourceExt::resource_version);
+        pods.chain(gangs.iter().map(ResourceExt::resource_version)).collect()
+    }
+
     /// Judges every moment of the control plane up to now.
     pub(crate) async fn audit(&self) -> Result<()> {
         let stand = self
@@ -309,6 +327,55 @@ impl Place {
         let audit = Audit::of(record.moments(&self.client).await?, terms());
         ensure!(audit.binds > 0, "nothing was bound");
         Ok(())
+    }
+}
+
+impl Floor for Place {
+    fn client(&self) -> &Client {
+        &self.space.client
+    }
+
+    fn namespace(&self) -> &str {
+        &self.space.namespace
+    }
+
+    fn label(&self) -> Option<(&str, &str)> {
+        Some(("test", &self.space.namespace))
+    }
+
+    async fn add_node(&self, room: usize) {
+        let capacity = [("cpu", "64"), ("memory", "64Gi"), ("pods", &room.to_string())];
+        let added = self.add_nodes(1, 1, &capacity).await;
+        added.expect("a node that can be added");
+    }
+
+    async fn eventually(&self, what: &str, holds: impl AsyncFn(&Self) -> bool) {
+        let probe = async || match holds(self).await {
+            true => Ok(()),
+            false => Err("it does not"),
+        };
+        if let Err(not_yet) = eventually(what, LIMIT, probe).await {
+            self.print().await;
+            panic!("{}: {not_yet}", self.namespace);
+        }
+    }
+
+    async fn settle(&self) {
+        let last = RefCell::new((self.revisions().await, Instant::now()));
+        let is_quiet = async |place: &Self| {
+            let now = place.revisions().await;
+            let mut last = last.borrow_mut();
+            if last.0 != now {
+                *last = (now, Instant::now());
+            }
+            last.1.elapsed() >= QUIET
+        };
+        Floor::eventually(self, "nothing happens", is_quiet).await;
+    }
+
+    async fn outlast(&self) {
+        tokio::time::sleep(DELAY + QUIET).await;
+        self.settle().await;
     }
 }
 

@@ -1,154 +1,18 @@
-//! GT1–GT6: what stays below its minimum is torn down and comes back; what is above it is replaced.
+//! What stays below its minimum is torn down and comes back, whatever comes in between; GT1–GT6 themselves are in `gangs`.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use grove_api::PodClique;
 use grove_api::conditions::podclique::MIN_AVAILABLE_BREACHED;
-use grove_api::conditions::scaling_group::GANG_TERMINATION_IN_PROGRESS;
-use grove_api::{PodClique, PodCliqueScalingGroup};
 use grove_simcluster::fault::{Match, WatchFault};
 
-use crate::support::workloads::{Minimum, Order, running, running_by, workload};
-use crate::support::{OPERATOR, Placer, World, by_both_profiles};
+use crate::support::workloads::{Minimum, Order, running, workload};
+use crate::support::{OPERATOR, World};
 
 /// How many pods are the same as before.
 async fn kept(world: &World, prefix: &str, before: &BTreeSet<String>) -> usize {
     world.uids_of(prefix).await.intersection(before).count()
-}
-
-/// How many pods of the group's two replicas and of the standalone clique are the same as before.
-async fn kept_of_parts(world: &World, before: &BTreeSet<String>) -> [usize; 3] {
-    let [first, second, alone] = ["w-0-sg-x-0", "w-0-sg-x-1", "w-0-pc-a"].map(|prefix| kept(world, prefix, before));
-    [first.await, second.await, alone.await]
-}
-
-/// Gives all places back and sees everything run again.
-async fn recovers(world: &World) {
-    world.cordon_all(false).await;
-    world.settle().await;
-    assert_eq!(world.ready().await, 10);
-}
-
-by_both_profiles! {
-    gt1_a_lost_pod_recycles_the_whole_replica_after_the_delay,
-    gt2_a_lost_pod_of_a_group_at_its_minimum_recycles_the_replica,
-    gt3_a_loss_above_the_minimum_is_tolerated,
-    gt4_a_group_recycles_one_replica_and_the_set_when_none_is_left,
-    gt5_a_lost_pod_recycles_only_its_replica_of_the_group,
-    gt6_a_lost_pod_of_a_scaled_gang_is_just_replaced,
-}
-
-async fn gt1_a_lost_pod_recycles_the_whole_replica_after_the_delay(placer: Placer) {
-    let world = running_by(placer, Minimum::All, 10).await;
-    let before = world.uids_of("w-0").await;
-    let place = world.lose_pod("w-0-pc-a").await;
-    world.settle().await;
-    assert_eq!(
-        kept(&world, "w-0", &before).await,
-        9,
-        "nothing happens before the delay"
-    );
-    world.pass(10).await;
-    assert_eq!(kept(&world, "w-0", &before).await, 0, "all pods are new");
-    assert_eq!((world.ready().await, world.pending().await), (0, 10));
-    // Waiting for a place is no reason to recycle again.
-    let waiting = world.uids_of("w-0").await;
-    world.pass(10_000).await;
-    assert_eq!(world.uids_of("w-0").await, waiting);
-    world.cordon(&place, false).await;
-    world.settle().await;
-    assert_eq!(world.ready().await, 10);
-    let group = world.get::<PodCliqueScalingGroup>("w-0-sg-x").await;
-    let conditions = group.status.expect("a status").conditions;
-    let mut flags = conditions
-        .iter()
-        .filter(|condition| condition.type_ == GANG_TERMINATION_IN_PROGRESS);
-    assert!(flags.all(|flag| flag.status != "True"), "the episode is over");
-    world.audit();
-}
-
-async fn gt2_a_lost_pod_of_a_group_at_its_minimum_recycles_the_replica(placer: Placer) {
-    let world = running_by(placer, Minimum::All, 10).await;
-    let before = world.uids_of("w-0").await;
-    let place = world.lose_pod("w-0-sg-x-0-pc-c").await;
-    world.settle().await;
-    assert_eq!(kept(&world, "w-0", &before).await, 9);
-    world.pass(11).await;
-    assert_eq!(kept(&world, "w-0", &before).await, 0);
-    world.cordon(&place, false).await;
-    world.settle().await;
-    assert_eq!(world.ready().await, 10);
-    world.audit();
-}
-
-async fn gt3_a_loss_above_the_minimum_is_tolerated(placer: Placer) {
-    let world = running_by(placer, Minimum::One, 10).await;
-    let before = world.uids_of("w-0").await;
-    world.lose_pod("w-0-pc-a").await;
-    world.settle().await;
-    world.pass(1_000).await;
-    assert_eq!(kept(&world, "w-0", &before).await, 9);
-    world.lose_pod("w-0-pc-a").await;
-    world.settle().await;
-    world.pass(11).await;
-    assert_eq!(kept(&world, "w-0", &before).await, 0);
-    recovers(&world).await;
-    world.audit();
-}
-
-async fn gt4_a_group_recycles_one_replica_and_the_set_when_none_is_left(placer: Placer) {
-    let world = running_by(placer, Minimum::One, 10).await;
-    let before = world.uids_of("w-0").await;
-    for _ in 0..3 {
-        world.lose_pod("w-0-sg-x-0-pc-c").await;
-    }
-    world.settle().await;
-    world.pass(11).await;
-    assert_eq!(kept_of_parts(&world, &before).await, [0, 4, 2]);
-    for _ in 0..3 {
-        world.lose_pod("w-0-sg-x-1-pc-c").await;
-    }
-    world.settle().await;
-    world.pass(11).await;
-    assert_eq!(kept(&world, "w-0", &before).await, 0);
-    recovers(&world).await;
-    world.audit();
-}
-
-/// W2, but pc-c needs all three of its pods.
-async fn gt5_a_lost_pod_recycles_only_its_replica_of_the_group(placer: Placer) {
-    let world = World::placed_by(placer, 10).await;
-    let manifest = workload(Minimum::One, Order::Any);
-    let clique_c = manifest.find("name: pc-c").expect("pc-c");
-    let (head, tail) = manifest.split_at(clique_c);
-    world
-        .create_set(&format!(
-            "{head}{}",
-            tail.replacen("minAvailable: 1", "minAvailable: 3", 1)
-        ))
-        .await;
-    world.settle().await;
-    assert_eq!(world.ready().await, 10);
-    let before = world.uids_of("w-0").await;
-    world.lose_pod("w-0-sg-x-0-pc-c").await;
-    world.settle().await;
-    assert_eq!(kept(&world, "w-0", &before).await, 9);
-    world.pass(11).await;
-    assert_eq!(kept_of_parts(&world, &before).await, [0, 4, 2]);
-    recovers(&world).await;
-    assert_eq!(kept(&world, "w-0", &before).await, 6);
-    world.audit();
-}
-
-async fn gt6_a_lost_pod_of_a_scaled_gang_is_just_replaced(placer: Placer) {
-    let world = running_by(placer, Minimum::One, 11).await;
-    let before = world.uids_of("w-0").await;
-    world.lose_pod("w-0-sg-x-1-pc-c").await;
-    world.settle().await;
-    world.pass(1_000).await;
-    assert_eq!(kept(&world, "w-0", &before).await, 9);
-    assert_eq!(world.ready().await, 10);
-    world.audit();
 }
 
 /// What is known of a breach is in the API: an operator that starts in the middle goes on where the other stopped.

@@ -13,6 +13,7 @@ mod drift;
 mod gang_scheduling;
 mod gang_termination;
 mod guard;
+mod gangs;
 mod killed;
 mod nodes;
 mod nvlink;

@@ -2,11 +2,16 @@ use std::collections::BTreeMap;
 
 use grove_api::ClusterTopology;
 use grove_placement::{Budget, Outcome, Solver};
+use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
 
 use super::*;
 use crate::cells::NodeResourceTopology;
 use crate::unsupported::Unsupported;
+
+fn key(pod: &Pod) -> PodKey {
+    PodView::from(pod).key
+}
 
 fn topology() -> grove_topology::Topology {
     let object: ClusterTopology = serde_json::from_value(json!({

@@ -1,10 +1,7 @@
 //! What makes a unit that waits worth another try: the thing that it lacks, when that changes, and no clock.
 
-use std::fmt::Debug;
-
 use k8s_openapi::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim, Pod};
 use k8s_openapi::api::scheduling::v1::PriorityClass;
-use kube::Resource;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
@@ -31,7 +28,7 @@ impl Table {
 
     fn see<K>(&mut self, object: &Value)
     where
-        K: Kept + Resource<DynamicType = ()> + DeserializeOwned + Debug,
+        K: Kept + DeserializeOwned,
     {
         let object: K = serde_json::from_value(object.clone()).unwrap();
         let key = grove_runtime::ObjectKey::of(object.meta());
@@ -40,7 +37,7 @@ impl Table {
 
     fn lose<K>(&mut self, object: &Value)
     where
-        K: Kept + Resource<DynamicType = ()> + DeserializeOwned + Debug,
+        K: Kept + DeserializeOwned,
     {
         let object: K = serde_json::from_value(object.clone()).unwrap();
         let key = grove_runtime::ObjectKey::of(object.meta());
@@ -54,11 +51,11 @@ impl Table {
             for action in decided.actions {
                 let done = match action {
                     Action::Bind { pod, node } => {
-                        told.push(format!("{}@{node}", pod.name_any()));
+                        told.push(format!("{}@{node}", pod.name()));
                         Done::Bound { pod }
                     }
                     Action::Evict { pod } => {
-                        told.push(format!("-{}", pod.name_any()));
+                        told.push(format!("-{}", pod.name()));
                         Done::Other
                     }
                     Action::Say { gang, statement } => {

@@ -6,14 +6,20 @@ use grove_api::PodGang;
 use grove_runtime::ObjectKey;
 use grove_scheduler::Policy;
 use grove_scheduler::core::Core;
-use grove_scheduler::seen::Seen;
+use grove_scheduler::seen::{KeptPod, Seen};
 use grove_scheduler::write::{Action, Done};
 use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Pod;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 fn object<K: DeserializeOwned>(object: Value) -> Arc<K> {
     Arc::new(serde_json::from_value(object).expect("an object"))
+}
+
+fn pod(object: Value) -> Arc<KeptPod> {
+    let pod: Pod = serde_json::from_value(object).expect("a pod");
+    Arc::new(pod.into())
 }
 
 fn gang(uid: &str) -> Arc<PodGang> {
@@ -52,7 +58,7 @@ fn a_gang_that_took_the_name_of_another_is_told_of_too() {
     ));
     core.see(Seen::Pod(
         ObjectKey::new("ns", "p"),
-        Some(object(json!({
+        Some(pod(json!({
             "metadata": {"name": "p", "namespace": "ns", "uid": "pod", "labels": {"grove.io/podgang": "g"}},
             "spec": {"schedulerName": "grove-scheduler", "nodeName": "n", "containers": [{"name": "main"}]},
         }))),

@@ -25,8 +25,8 @@ use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
 
 pub(crate) use grove_scenarios::embedded::{Kind, is_ready};
+pub(crate) use placer::Placer;
 use placer::Running;
-pub(crate) use placer::{Placer, by_both_profiles};
 use waiter::Waiter;
 
 pub(crate) const NAMESPACE: &str = "default";
@@ -220,7 +220,8 @@ impl World {
         }
     }
 
-    fn add_nodes(&self, nodes: usize, room: usize) {
+    /// Adds nodes with room for so many pods each.
+    pub(crate) fn add_nodes(&self, nodes: usize, room: usize) {
         for _ in 0..nodes {
             let name = format!("n{:03}", self.nodes.get());
             let node = NodeSpec::new(&name)

@@ -1,6 +1,6 @@
 //! The workloads of the upstream tests.
 
-use super::{Placer, World};
+use super::World;
 
 /// How many of its replicas each part of a workload needs.
 #[derive(Clone, Copy)]
@@ -70,12 +70,7 @@ pub(crate) fn simple(name: &str, replicas: i32, pods: i32) -> String {
 
 /// A world in which the workload runs, with places to spare.
 pub(crate) async fn running(minimum: Minimum, places: usize) -> World {
-    running_by(Placer::Scheduler, minimum, places).await
-}
-
-/// The same, with somebody else to place gangs.
-pub(crate) async fn running_by(placer: Placer, minimum: Minimum, places: usize) -> World {
-    let world = World::placed_by(placer, places).await;
+    let world = World::with_places(places).await;
     world.create_set(&workload(minimum, Order::Any)).await;
     world.settle().await;
     assert_eq!(world.ready().await, 10);
