@@ -166,13 +166,14 @@ fn all_translated(
     )
 }
 
-/// The items that do not come back from their translation by themselves.
+/// The items that do not come back from their translation by themselves, and those with the same translation: which of
+/// them comes from which could not be told otherwise.
 fn lost(sources: Option<Vec<Value>>, made: Option<&[Value]>, back: impl Fn(&Value) -> Value) -> Vec<Value> {
-    let pairs = sources.into_iter().flatten().zip(made.unwrap_or_default());
-    pairs
-        .filter(|(source, made)| back(made) != *source)
-        .map(|(source, _)| source)
-        .collect()
+    let pairs: Vec<(Value, &Value)> = sources.into_iter().flatten().zip(made.unwrap_or_default()).collect();
+    let differ = pairs.iter().filter(|(source, made)| back(made) != *source);
+    let differ: Vec<&Value> = differ.map(|(_, made)| *made).collect();
+    let pairs = pairs.into_iter().filter(|(_, made)| differ.contains(made));
+    pairs.map(|(source, _)| source).collect()
 }
 
 /// The object with another version, spec and bookkeeping.

@@ -203,3 +203,11 @@ fn an_adapter_names_a_service_here_and_a_component_there() {
     assert_eq!(convert(&old, NEW).unwrap(), new);
     assert_eq!(convert(&new, OLD).unwrap(), old);
 }
+
+/// Found by the property above: admission refuses it later, but until then nothing may change places.
+#[test]
+fn two_services_of_a_name_come_back_each_in_its_place() {
+    let services = json!([{"name": "a"}, {"name": "a", "labels": "main"}]);
+    let object = graph(OLD, json!({"services": services}));
+    assert_eq!(there_and_back(&object, NEW, OLD), object);
+}
