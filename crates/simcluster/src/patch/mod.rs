@@ -14,6 +14,7 @@ mod types;
 
 pub use apply::{ApplyError, Conflict, FieldSet, Writer, apply, track_update};
 pub use decode::{decode_builtin, drop_empty_maps, is_plain};
+pub(crate) use go::plain as go_text;
 pub use json::{JsonPatch, JsonPatchError};
 pub use merge::{MergePatchError, merge_patch};
 pub(crate) use openapi::OBJECT_META;

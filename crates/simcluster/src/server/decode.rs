@@ -5,9 +5,10 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::media::media_type;
+use super::patch::STRATEGIC;
 use super::query::FieldValidation;
 use super::{Body, Call, custom, syntax};
-use crate::patch::{builtin_types, drop_empty_maps};
+use crate::patch::{builtin_types, drop_empty_maps, go_text};
 use crate::protobuf;
 use crate::registry::Form;
 use crate::schema::duplicate_fields;
@@ -236,6 +237,12 @@ fn strict(call: &Call, patched: &Value, unknown: &[String], source: Source) -> A
             ApiError::bad_request(format!(
                 "{kind} in version {version:?} cannot be handled as a {kind}: {what}"
             ))
+        }
+        // Of a strategic patch the answer repeats the patch, not what it made.
+        Source::Patch if media_type(&call.body.media_type) == STRATEGIC => {
+            let patch: Value = serde_json::from_slice(&call.body.bytes).unwrap_or_default();
+            let told = FieldError::invalid("patch", json!(go_text(&patch)), what);
+            ApiError::invalid("", "", "", &[told])
         }
         Source::Patch => bad_patch(call, patched, &what),
     }

@@ -8,7 +8,7 @@ use crate::patch::{JsonPatch, JsonPatchError, MergePatchError, StrategicError, T
 use crate::patch::{merge_patch, strategic_merge_patch};
 use crate::status::ApiError;
 
-const STRATEGIC: &str = "application/strategic-merge-patch+json";
+pub(crate) const STRATEGIC: &str = "application/strategic-merge-patch+json";
 
 /// A change to part of an object.
 #[derive(Debug)]
