@@ -46,7 +46,7 @@ async fn late_cluster() -> (Cluster, Arrived) {
     });
     std::fs::write(kubeconfig.path(), text.to_string()).unwrap();
     let connection = ClientConnection::default();
-    let cluster = Cluster::connect(Some(kubeconfig.path()), &connection, &ApiWrites::default()).await;
+    let cluster = Cluster::connect(&Target::of(Some(kubeconfig.path())), &connection, &ApiWrites::default()).await;
     (cluster.unwrap_or_else(|_| panic!("no client")), arrived)
 }
 
