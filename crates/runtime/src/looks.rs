@@ -145,7 +145,7 @@ mod tests {
         looks.follow(
             &numbers,
             &["even", "odd"],
-            |number| if number % 2 == 0 { "even" } else { "odd" },
+            |number: &u8| if number % 2 == 0 { "even" } else { "odd" },
         );
         looks.follow(&words, &["word"], |_| "word");
         for number in [2_u8, 4] {

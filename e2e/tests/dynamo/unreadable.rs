@@ -23,7 +23,7 @@ use crate::stage::{LIMIT, create, start_webhooks};
 fn without_topologies() -> ClusterRole {
     let mut role = rights::cluster_role();
     let is_about = |resource: &String| resource.starts_with("clustertopologies");
-    for rules in &mut role.rules {
+    if let Some(rules) = &mut role.rules {
         rules.retain(|rule| !rule.resources.iter().flatten().any(is_about));
     }
     role

@@ -40,7 +40,7 @@ impl Floor for World {
     }
 }
 
-macro_rules! by_both_profiles {
+macro_rules! each_by_both_profiles {
     ($($name:ident,)*) => {
         mod grove_scheduler {
             $(#[tokio::test(start_paused = true)]
@@ -61,4 +61,4 @@ macro_rules! by_both_profiles {
         }
     };
 }
-grove_scenarios::for_each_gang_scenario!(by_both_profiles);
+grove_scenarios::for_each_gang_scenario!(each_by_both_profiles);

@@ -25,8 +25,8 @@ use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
 
 pub(crate) use grove_scenarios::embedded::{Kind, is_ready};
-pub(crate) use placer::Placer;
 use placer::Running;
+pub(crate) use placer::{Placer, by_both_profiles};
 use waiter::Waiter;
 
 pub(crate) const NAMESPACE: &str = "default";

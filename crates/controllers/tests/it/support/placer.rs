@@ -33,6 +33,26 @@ impl Placer {
     }
 }
 
+/// Makes two tests of each function: one for each profile by which Grove places gangs.
+macro_rules! by_both_profiles {
+    ($($name:ident,)*) => {
+        mod grove_scheduler {
+            $(#[tokio::test(start_paused = true)]
+            async fn $name() {
+                super::$name(crate::support::Placer::Scheduler).await;
+            })*
+        }
+
+        mod default_scheduler {
+            $(#[tokio::test(start_paused = true)]
+            async fn $name() {
+                super::$name(crate::support::Placer::Operator).await;
+            })*
+        }
+    };
+}
+pub(crate) use by_both_profiles;
+
 /// Something that runs until it is told to end.
 pub(crate) struct Running {
     stop: CancellationToken,
