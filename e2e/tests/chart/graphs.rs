@@ -59,7 +59,7 @@ pub(crate) async fn are_served(plane: &ControlPlane, client: &Client, folder: &P
     wider["metadata"]["name"] = json!("h");
     wider["spec"]["topologyConstraint"] = json!({"packDomain": "host"});
     fs::write(&path, wider.to_string())?;
-    let refused = kubectl(plane, &["apply", "-f", &file]).map_or_else(|error| error.to_string(), |told| told);
+    let refused = kubectl(plane, &["apply", "-f", &file]).unwrap_or_else(|error| error.to_string());
     let words = "must be equal to or narrower than the deployment-level domain \"host\"";
     ensure!(refused.contains(words), "{refused}");
     Ok(pods)
