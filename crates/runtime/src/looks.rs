@@ -142,11 +142,9 @@ mod tests {
         };
         assert!(!scrape().contains("grove_queue_depth"), "nobody leads yet");
         let (numbers, words) = (Arc::new(Queue::default()), Arc::new(Queue::default()));
-        looks.follow(
-            &numbers,
-            &["even", "odd"],
-            |number: &u8| if number % 2 == 0 { "even" } else { "odd" },
-        );
+        looks.follow(&numbers, &["even", "odd"], |number: &u8| {
+            if number.is_multiple_of(2) { "even" } else { "odd" }
+        });
         looks.follow(&words, &["word"], |_| "word");
         for number in [2_u8, 4] {
             numbers.add(number);
