@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-/// An authenticated user. What it may do is [`crate::authorization`]'s matter.
+/// An authenticated user. What it may do is the matter of `authorization`.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct User {
     /// `system:serviceaccount:ns:name`, `kubernetes-admin`, …
