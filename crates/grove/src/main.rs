@@ -21,7 +21,6 @@ mod output;
 mod profile;
 mod racks;
 mod rate_limit;
-mod topologies;
 mod traces;
 mod words;
 
