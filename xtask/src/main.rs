@@ -4,6 +4,7 @@ mod api_reference;
 mod bench;
 mod dist;
 mod files;
+mod fuzz;
 mod generate;
 mod kit;
 mod tidy;
@@ -47,6 +48,8 @@ enum Chore {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
     },
+    /// Sends every way in what nobody would, as libFuzzer makes it up; needs a nightly compiler and `cargo-fuzz`.
+    Fuzz(fuzz::Args),
     /// Makes what is shipped: an image with one static program, the chart, and the program with its manual, as archives.
     Dist(dist::Args),
     /// Builds, starts and stops the real control plane for tests.
@@ -60,6 +63,7 @@ fn main() -> ExitCode {
         Chore::Test(args) => tiers::run(&args),
         Chore::Bench(args) => bench::run(&args),
         Chore::Dist(args) => dist::run(&args),
+        Chore::Fuzz(args) => fuzz::run(&args),
         Chore::Exact { cases } => exact(cases),
         Chore::Campaign { args } => campaign(&args),
         Chore::Kit(args) => return kit::run(args),

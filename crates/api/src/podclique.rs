@@ -10,6 +10,10 @@ use serde::{Deserialize, Serialize};
 use crate::kubernetes;
 use crate::status::LastError;
 
+/// The most replicas that anything of ours may have. Whoever means more made a mistake, and an operator that believed it
+/// would count to it.
+pub const REPLICAS_MAX: i32 = 10_000;
+
 /// The pods of one role: all alike, scaled together, with a minimum below which they are of no use.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[kube(
@@ -57,6 +61,7 @@ pub struct PodCliqueSpec {
     pub pod_spec: PodSpec,
 
     /// How many pods there are.
+    #[schemars(range(max = REPLICAS_MAX))]
     pub replicas: i32,
 
     /// How many pods must be placed together, and stay ready, for the role to be of use. Defaults to `replicas`.

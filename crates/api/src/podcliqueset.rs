@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::constraint::TopologyConstraint;
 use crate::duration::DurationString;
 use crate::kubernetes;
-use crate::podclique::{AutoScalingConfig, PodCliqueSpec};
+use crate::podclique::{AutoScalingConfig, PodCliqueSpec, REPLICAS_MAX};
 use crate::podgang::PodGangPhase;
 use crate::scaling_group::{one, some_one};
 use crate::sharing::{CliqueSharing, ResourceClaimTemplateConfig, ScalingGroupSharing, SetSharing};
@@ -65,6 +65,7 @@ use crate::status::LastError;
     .field_path(".topologyConstraint").reason(Reason::FieldValueForbidden))]
 pub struct PodCliqueSetSpec {
     /// How many replicas of the whole template there are.
+    #[schemars(range(max = REPLICAS_MAX))]
     #[serde(default)]
     pub replicas: i32,
 
@@ -235,6 +236,7 @@ pub struct ScalingGroupTemplate {
     pub annotations: BTreeMap<String, String>,
 
     /// How many replicas of the group a PodCliqueSet replica has.
+    #[schemars(range(max = REPLICAS_MAX))]
     #[serde(default = "some_one", skip_serializing_if = "Option::is_none")]
     pub replicas: Option<i32>,
 

@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::kubernetes;
+use crate::podclique::REPLICAS_MAX;
 use crate::status::LastError;
 
 /// Cliques that scale as one: each replica has its own copy of every member clique.
@@ -51,6 +52,7 @@ use crate::status::LastError;
 #[serde(rename_all = "camelCase")]
 pub struct PodCliqueScalingGroupSpec {
     /// How many replicas of the group there are.
+    #[schemars(range(max = REPLICAS_MAX))]
     #[serde(default = "one")]
     pub replicas: i32,
 

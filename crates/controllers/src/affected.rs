@@ -12,6 +12,7 @@ use grove_api::{
 use grove_runtime::{Change, ObjectKey};
 use grove_topology::{TopologyKind, resolve};
 use grove_workload::expand::has_mnnvl_group;
+use grove_workload::names;
 use k8s_openapi::api::apps::v1::ControllerRevision;
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use k8s_openapi::api::core::v1::Service;
@@ -251,7 +252,7 @@ impl Affects for ComputeDomain {
         let sets = view.sets.all().into_iter().filter(|set| has_mnnvl_group(set));
         let replicas = sets.flat_map(|set| {
             let key = ObjectKey::of(&set.metadata);
-            (0..set.spec.replicas).map(move |replica| Key::Replica(key.clone(), replica))
+            names::replicas(&set).map(move |replica| Key::Replica(key.clone(), replica))
         });
         replicas.collect()
     }

@@ -11,8 +11,7 @@ use grove_workload::diff::{Content, changes};
 use grove_workload::expand::Expansion;
 use grove_workload::expand::claims::ClaimTemplates;
 use grove_workload::meta::uid;
-use grove_workload::revision;
-use grove_workload::{status, update};
+use grove_workload::{names, revision, status, update};
 use k8s_openapi::api::apps::v1::ControllerRevision;
 use k8s_openapi::api::resource::v1::ResourceClaimTemplate;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
@@ -70,8 +69,7 @@ async fn learn(shell: &Shell, key: &ObjectKey, set: &Arc<PodCliqueSet>) -> Resul
         claim_templates: claim_templates(shell, set).await?,
     };
     if shell.learn(key, facts) {
-        let replicas = 0..set.spec.replicas.max(0);
-        let replicas = replicas.chain(replica::existing(shell, key));
+        let replicas = names::replicas(set).chain(replica::existing(shell, key));
         replicas.for_each(|replica| shell.queue.add(Key::Replica(key.clone(), replica)));
         all_parts(key, &shell.view)
             .into_iter()

@@ -31,6 +31,12 @@ impl Failure {
     }
 }
 
+impl From<grove_plan::Invalid> for Failure {
+    fn from(invalid: grove_plan::Invalid) -> Self {
+        Self::Usage(invalid.to_string())
+    }
+}
+
 /// An error and its causes on one line.
 pub(crate) fn one_line(error: impl Into<anyhow::Error>) -> String {
     let error: anyhow::Error = error.into();

@@ -24,7 +24,6 @@ mod profile;
 mod racks;
 mod rate_limit;
 mod target;
-mod topologies;
 mod traces;
 mod words;
 

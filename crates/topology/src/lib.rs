@@ -18,6 +18,7 @@ pub mod backend;
 pub mod cells;
 pub mod conditions;
 pub mod kai;
+mod known;
 pub mod levels;
 pub mod resolve;
 pub mod scopes;
@@ -26,5 +27,6 @@ pub mod translate;
 pub mod usage;
 pub mod validate;
 
+pub use known::Topologies;
 pub use levels::{Level, Topology, TopologyKind};
 pub use resolve::{Found, Resolution, TopologyReference};

@@ -5,7 +5,9 @@
 //! names, and whose it is by the UID of its owner.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 
+use grove_api::podclique::REPLICAS_MAX;
 use grove_api::podcliqueset::{PodCliqueTemplate, ScalingGroupTemplate};
 use grove_api::{PodClique, PodCliqueSet, labels};
 use kube::ResourceExt;
@@ -18,6 +20,16 @@ pub const COMBINED_LENGTH_MAX: usize = 45;
 
 /// The most pods that one gang may have; beyond it a PodGang would not fit into the API server's storage.
 pub const GANG_PODS_MAX: i32 = 10_000;
+
+/// Indices of the replicas that a set should have. The schema refuses absurd numbers; an object that is older than that
+/// rule must not make anybody count to it.
+pub fn replicas(set: &PodCliqueSet) -> Range<i32> {
+    0..bounded(set.spec.replicas)
+}
+
+pub(crate) fn bounded(replicas: i32) -> i32 {
+    replicas.clamp(0, REPLICAS_MAX)
+}
 
 /// A standalone PodClique, and the HorizontalPodAutoscaler of it.
 pub fn podclique(set: &str, replica: i32, clique: &str) -> String {

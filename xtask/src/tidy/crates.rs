@@ -71,6 +71,30 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "grove-simcluster",
         ],
     ),
+    (
+        "grove-plan",
+        &[
+            "grove-api",
+            "grove-controllers",
+            "grove-kubeplace",
+            "grove-placement",
+            "grove-topology",
+            "grove-workload",
+        ],
+    ),
+    (
+        "grove-hostile",
+        &[
+            "grove-api",
+            "grove-admission",
+            "grove-controllers",
+            "grove-dynamo",
+            "grove-kubeplace",
+            "grove-plan",
+            "grove-scheduler",
+            "grove-topology",
+        ],
+    ),
     ("grove-e2e", &[]),
     (
         "grove",
@@ -79,6 +103,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "grove-topology",
             "grove-workload",
             "grove-placement",
+            "grove-plan",
             "grove-plancheck",
             "grove-kubeplace",
             "grove-simcluster",

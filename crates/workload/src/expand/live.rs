@@ -8,18 +8,11 @@ use grove_api::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
 use kube::core::ObjectMeta;
 
 use crate::meta::uid;
-use crate::names::is_owned_by;
+use crate::names::{bounded, is_owned_by};
 
 /// On a PodClique or PodCliqueScalingGroup: the template's number of replicas when the object was last written. An
 /// edit of the template differs from it; a scaled object does not.
 pub const TEMPLATE_REPLICAS: &str = "grove.io/template-replicas";
-
-/// Bounds every loop over replicas, whatever number somebody wrote into a scale subresource.
-const REPLICAS_MAX: i32 = 10_000;
-
-pub(super) fn bounded(replicas: i32) -> i32 {
-    replicas.clamp(0, REPLICAS_MAX)
-}
 
 /// The cliques and scaling groups of a set that exist, by name. Those of another set of the same name and those that
 /// are being deleted are absent.

@@ -119,7 +119,7 @@ impl<'a> Expansion<'a> {
 
     /// Indices of the replicas that the set should have.
     pub fn replicas(&self) -> std::ops::Range<i32> {
-        0..live::bounded(self.set.spec.replicas)
+        crate::names::replicas(self.set)
     }
 }
 

@@ -35,7 +35,8 @@ pub fn set_status(
     let (set, live) = (expansion.set, expansion.live);
     let stored = set.status.clone().unwrap_or_default();
     let replicas = set.spec.replicas.max(0);
-    let available: Vec<i32> = (0..replicas)
+    let available: Vec<i32> = expansion
+        .replicas()
         .filter(|replica| is_replica_available(set, *replica, live))
         .collect();
     let count = |indices: &[i32]| i32::try_from(indices.len()).unwrap_or(i32::MAX);
@@ -76,7 +77,7 @@ fn put_conditions(
     now: Timestamp,
 ) {
     let replicas = expansion.set.spec.replicas.max(0);
-    let missing = (0..replicas).find(|replica| !available.contains(replica));
+    let missing = expansion.replicas().find(|replica| !available.contains(replica));
     let (is_ready, reason, message) = match missing {
         None => (
             true,

@@ -1,5 +1,5 @@
 use grove_api::podgang::PodGangPhase;
-use grove_api::{PodCliqueSetStatus, PodGang, PodGangStatus};
+use grove_api::{PodClique, PodCliqueScalingGroup, PodCliqueSetStatus, PodGang, PodGangStatus};
 use kube::ResourceExt;
 
 use super::*;
@@ -83,6 +83,18 @@ fn a_cliques_status_counts_its_pods_and_knows_their_template() {
         None,
         "a member does not scale by itself"
     );
+}
+
+#[test]
+fn nobody_counts_to_a_number_that_nobody_means() {
+    let set = example().replicas(i32::MAX).build();
+    let none = (&[] as &[PodClique], &[] as &[PodCliqueScalingGroup]);
+    expand(&set, none, |expansion| {
+        assert_eq!(expansion.replicas().len(), 10_000);
+        let update = set_update(expansion, after(1));
+        let status = set_status(expansion, (&[] as &[PodGang], &update), &[], after(1));
+        assert_eq!((status.replicas, status.available_replicas), (i32::MAX, 0));
+    });
 }
 
 #[test]

@@ -29,7 +29,7 @@ pub struct SetUpdate {
 
 /// Where the update of a set stands, and which replica has its turn.
 pub fn set_update(expansion: &Expansion<'_>, now: Timestamp) -> SetUpdate {
-    let replicas = 0..expansion.set.spec.replicas.max(0);
+    let replicas = expansion.replicas();
     let converged: Vec<i32> = replicas
         .clone()
         .filter(|replica| is_replica_converged(expansion, *replica))
@@ -184,7 +184,7 @@ fn is_group_converged(expansion: &Expansion<'_>, group: &PodCliqueScalingGroup) 
 fn counted(mut progress: PodCliqueSetUpdateProgress, expansion: &Expansion<'_>) -> PodCliqueSetUpdateProgress {
     let (set, live) = (expansion.set, expansion.live);
     let (mut cliques, mut groups) = ((0, 0), (0, 0));
-    for replica in 0..set.spec.replicas.max(0) {
+    for replica in expansion.replicas() {
         for clique in standalone_of(set, replica, live) {
             cliques.0 += i32::from(clique.is_some_and(|clique| is_converged(expansion, clique)));
             cliques.1 += 1;

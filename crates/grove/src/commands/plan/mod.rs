@@ -1,23 +1,21 @@
 //! `grove plan`: where the gangs of PodCliqueSets would go, without any cluster.
 //!
 //! ```text
-//! files ─ read ─▶ Input ─ expand ─▶ gangs with their pods ─ place ─▶ Answer ─ show ─▶ table, JSON, YAML
+//! files ─▶ grove-plan ─▶ Answer ─ show ─▶ table, JSON, YAML
 //! ```
-//! The same functions decide here as in a cluster: what a set becomes, what its words mean, where pods go. Nothing but
-//! the files is read, and nothing is written.
+//! Nothing but the files is read, and nothing is written.
 
-mod expand;
-mod place;
-mod read;
 mod show;
 #[cfg(test)]
 mod tests;
 
-use std::path::PathBuf;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use grove_api::config::Packing;
+use grove_plan::Input;
 
 use crate::exit::{self, Failure};
 use crate::output::{self, Format};
@@ -84,13 +82,13 @@ impl Timed {
 /// Plans what a text holds, for measurements.
 pub(super) fn timed(text: &str, levels: &[String]) -> Result<Timed, Failure> {
     let start = Instant::now();
-    let mut input = read::Input::new(None);
+    let mut input = Input::new(None);
     input.add(text, "made up")?;
     input.complete(levels)?;
     let read = start.elapsed();
-    let planned = expand::gangs(&input)?;
+    let planned = grove_plan::gangs(&input)?;
     let expand = start.elapsed() - read;
-    let summary = place::place(&input, &planned, Packing::FewestHosts).summary;
+    let summary = grove_plan::place(&input, &planned, Packing::FewestHosts).summary;
     Ok(Timed {
         read,
         expand,
@@ -101,18 +99,30 @@ pub(super) fn timed(text: &str, levels: &[String]) -> Result<Timed, Failure> {
     })
 }
 
+/// The text of a file; `-` is the standard input.
+fn text(file: &Path) -> Result<String, Failure> {
+    let read = || {
+        if file == Path::new("-") {
+            let mut text = String::new();
+            return std::io::stdin().read_to_string(&mut text).map(|_| text);
+        }
+        std::fs::read_to_string(file)
+    };
+    read().map_err(|error| Failure::Usage(format!("cannot read {}: {error}", file.display())))
+}
+
 /// Exit code 1 says that something is not placed.
 fn answer(args: &Args) -> Result<ExitCode, Failure> {
-    let mut input = read::Input::new(args.topology_domain_name.clone());
+    let mut input = Input::new(args.topology_domain_name.clone());
     for file in &args.files {
-        input.add(&read::text(file)?, &file.display().to_string())?;
+        input.add(&text(file)?, &file.display().to_string())?;
     }
     input.complete(&args.levels)?;
     for note in &input.notes {
         eprintln!("{note}");
     }
-    let planned = expand::gangs(&input)?;
-    let answer = place::place(&input, &planned, args.packing);
+    let planned = grove_plan::gangs(&input)?;
+    let answer = grove_plan::place(&input, &planned, args.packing);
     output::print(args.output, &answer, show::table)?;
     Ok(if answer.is_all_placed() {
         ExitCode::SUCCESS

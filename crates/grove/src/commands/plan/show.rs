@@ -1,6 +1,7 @@
 //! The answer as a table: a line for each gang, then the reasons of those that are not placed.
 
-use super::place::{Answer, GangAnswer, Verdict};
+use grove_plan::{Answer, GangAnswer, Verdict};
+
 use crate::look::{Look, Tone};
 use crate::output::{headed, row};
 

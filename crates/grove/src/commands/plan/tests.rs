@@ -1,11 +1,10 @@
 //! Texts in, places out: everything of the command but files and printing.
 
 use grove_api::config::Packing;
+use grove_plan::{Answer, GangAnswer, Input, Invalid, Verdict, gangs, place};
 use serde_json::{Value, json};
 
-use super::place::{Answer, GangAnswer, Verdict};
-use super::{expand, place, read, show};
-use crate::exit::Failure;
+use super::show;
 use crate::look::Look;
 
 /// The racks of the gang as a whole.
@@ -16,18 +15,18 @@ fn racks(gang: &GangAnswer) -> &[String] {
         .map_or(&[], |(_, names)| names)
 }
 
-fn plan(texts: &[&str], levels: &[&str]) -> Result<Answer, Failure> {
+fn plan(texts: &[&str], levels: &[&str]) -> Result<Answer, Invalid> {
     plan_packed(texts, levels, Packing::FewestHosts)
 }
 
-fn plan_packed(texts: &[&str], levels: &[&str], packing: Packing) -> Result<Answer, Failure> {
-    let mut input = read::Input::new(None);
+fn plan_packed(texts: &[&str], levels: &[&str], packing: Packing) -> Result<Answer, Invalid> {
+    let mut input = Input::new(None);
     for (index, text) in texts.iter().enumerate() {
         input.add(text, &format!("file {index}"))?;
     }
     let levels: Vec<String> = levels.iter().map(|level| (*level).to_owned()).collect();
     input.complete(&levels)?;
-    Ok(place::place(&input, &expand::gangs(&input)?, packing))
+    Ok(place(&input, &gangs(&input)?, packing))
 }
 
 /// Hosts of 8 GPUs, `hosts` in each rack, in racks r0, r1, …
@@ -202,7 +201,7 @@ fn bad_input_is_named() {
 
 #[test]
 fn other_kinds_are_passed_over_with_a_note() {
-    let mut input = read::Input::new(None);
+    let mut input = Input::new(None);
     input.add(&nodes(1, 1), "nodes").unwrap();
     input
         .add(

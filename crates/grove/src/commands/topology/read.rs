@@ -8,7 +8,7 @@ use grove_kubeplace::quantity::{Round, amount};
 use grove_kubeplace::requests;
 use grove_topology::survey::{Amounts, Capacity, NodeLabels};
 use grove_topology::usage::Usage;
-use grove_topology::{Resolution, Topology, TopologyKind};
+use grove_topology::{Resolution, Topologies, Topology, TopologyKind};
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{Api, ListParams};
 use kube::{Client, Resource, ResourceExt};
@@ -16,7 +16,6 @@ use serde::de::DeserializeOwned;
 
 use crate::client::Cluster;
 use crate::exit::Failure;
-use crate::topologies::Topologies;
 
 /// Objects that are read at once.
 const PAGE: u32 = 500;

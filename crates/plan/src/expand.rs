@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use grove_api::podcliqueset::PodCliqueTemplate;
 use grove_api::{PodClique, PodCliqueSet, PodGang, labels};
 use grove_controllers::constrain;
 use grove_topology::resolve;
@@ -17,27 +18,31 @@ use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::scheduling::v1::PriorityClass;
 use kube::ResourceExt;
 
-use super::read::Input;
-use crate::exit::Failure;
+use crate::Invalid;
+use crate::read::Input;
 
 /// The scheduler that would place the gangs.
 const SCHEDULER: &str = "grove-scheduler";
 
+/// The most pods that are planned at once: some five times what a cluster of Kubernetes may have, and some 10 GiB.
+const PODS_MAX: i64 = 1_000_000;
+
 /// A gang that would be made, with its pods.
 #[derive(Debug)]
-pub(super) struct PlannedGang {
-    pub(super) gang: PodGang,
-    pub(super) set: String,
+pub struct PlannedGang {
+    pub gang: PodGang,
+    pub set: String,
     /// The gang that must be placed first.
-    pub(super) base: Option<String>,
-    pub(super) priority: i32,
-    pub(super) pods: Vec<Pod>,
+    pub base: Option<String>,
+    pub priority: i32,
+    pub pods: Vec<Pod>,
 }
 
 /// All gangs in the order in which they are placed: by priority, then as the files have them.
-pub(super) fn gangs(input: &Input) -> Result<Vec<PlannedGang>, Failure> {
+pub fn gangs(input: &Input) -> Result<Vec<PlannedGang>, Invalid> {
     let mut planned = Vec::new();
     let running = by_clique(&input.pods);
+    let mut pods = 0_i64;
     for set in &input.sets {
         let mut set = set.clone();
         default::fill(&mut set);
@@ -45,14 +50,33 @@ pub(super) fn gangs(input: &Input) -> Result<Vec<PlannedGang>, Failure> {
         let name = format!("{}/{}", set.namespace().unwrap_or_default(), set.name_any());
         set.metadata.uid.get_or_insert_with(|| name.clone());
         check(input, &set, &name)?;
+        pods = pods.saturating_add(pods_asked_for(&set));
+        if pods > PODS_MAX {
+            return Err(Invalid(format!(
+                "PodCliqueSet {name}: spec.replicas: with it the files ask for {pods} pods, and a plan may have {PODS_MAX}; \
+                 plan fewer at once"
+            )));
+        }
         planned.extend(gangs_of(input, &set, &running));
     }
     planned.sort_by_key(|gang| std::cmp::Reverse(gang.priority));
     Ok(planned)
 }
 
+/// How many pods a set has, as it is written.
+fn pods_asked_for(set: &PodCliqueSet) -> i64 {
+    let template = &set.spec.template;
+    let of_clique = |clique: &PodCliqueTemplate| {
+        let groups = template.scaling_groups.iter();
+        let group = groups.clone().find(|group| group.clique_names.contains(&clique.name));
+        i64::from(clique.spec.replicas).saturating_mul(group.map_or(1, |group| group.replicas().into()))
+    };
+    let of_replica = template.cliques.iter().map(of_clique).fold(0, i64::saturating_add);
+    of_replica.saturating_mul(set.spec.replicas.into())
+}
+
 /// Refuses what the API would refuse.
-fn check(input: &Input, set: &PodCliqueSet, name: &str) -> Result<(), Failure> {
+fn check(input: &Input, set: &PodCliqueSet, name: &str) -> Result<(), Invalid> {
     let rules = Rules {
         schedulers: vec![SCHEDULER.to_owned()],
         mnnvl_enabled: true,
@@ -82,10 +106,7 @@ fn check(input: &Input, set: &PodCliqueSet, name: &str) -> Result<(), Failure> {
     if violations.is_empty() {
         return Ok(());
     }
-    Err(Failure::Usage(format!(
-        "PodCliqueSet {name}: {}",
-        violations.join("; ")
-    )))
+    Err(Invalid(format!("PodCliqueSet {name}: {}", violations.join("; "))))
 }
 
 type Running<'a> = BTreeMap<(&'a str, &'a str), Vec<&'a Pod>>;

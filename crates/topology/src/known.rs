@@ -1,26 +1,27 @@
-//! The topologies that a command looks at, wherever it read them, and which of them applies to a set.
+//! The topologies that somebody looks at from outside, wherever they were read, and which of them applies to a set.
 
 use grove_api::config::{
     ConstraintUpdates, OnBackendTopologyFailure, OnTopologyMissing, OnTopologyMissingAtStart, PreferredPacking,
     ScaleOut, TopologyAwareScheduling, TopologySource,
 };
 use grove_api::{ClusterTopology, ClusterTopologyBinding, PodCliqueSet, TopologyDomain};
-use grove_topology::Resolution;
-use grove_topology::resolve::{self, Found};
 use kube::{Resource, ResourceExt};
+
+use crate::Resolution;
+use crate::resolve::{self, Found};
 
 /// Objects that hold topologies, and the settings under which they are used.
 #[derive(Debug)]
-pub(crate) struct Topologies {
-    pub(crate) cluster_topologies: Vec<ClusterTopology>,
-    pub(crate) bindings: Vec<ClusterTopologyBinding>,
-    pub(crate) topology_domains: Vec<TopologyDomain>,
-    pub(crate) tas: TopologyAwareScheduling,
+pub struct Topologies {
+    pub cluster_topologies: Vec<ClusterTopology>,
+    pub bindings: Vec<ClusterTopologyBinding>,
+    pub topology_domains: Vec<TopologyDomain>,
+    pub tas: TopologyAwareScheduling,
 }
 
 impl Topologies {
     /// None yet; sets use the TopologyDomain of this name, or ClusterTopologies.
-    pub(crate) fn new(topology_domain_name: Option<String>) -> Self {
+    pub fn new(topology_domain_name: Option<String>) -> Self {
         Self {
             cluster_topologies: vec![],
             bindings: vec![],
@@ -30,7 +31,7 @@ impl Topologies {
     }
 
     /// What exists under a name.
-    pub(crate) fn found(&self, name: &str) -> Found<'_> {
+    pub fn found(&self, name: &str) -> Found<'_> {
         fn named<'a, K: Resource>(objects: &'a [K], name: &str) -> Option<&'a K> {
             objects.iter().find(|object| object.name_any() == name)
         }
@@ -42,14 +43,14 @@ impl Topologies {
     }
 
     /// The topology that a set uses.
-    pub(crate) fn resolve(&self, set: &PodCliqueSet) -> Resolution {
+    pub fn resolve(&self, set: &PodCliqueSet) -> Resolution {
         let Some(reference) = resolve::reference(set, &self.tas.source) else {
             return Resolution::Unused;
         };
         resolve::resolve(Some(reference), &self.tas, &self.found(reference.name))
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.cluster_topologies.is_empty() && self.bindings.is_empty() && self.topology_domains.is_empty()
     }
 }

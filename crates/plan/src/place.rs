@@ -12,69 +12,69 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use serde::{Serialize, Serializer};
 
-use super::expand::PlannedGang;
-use super::read::Input;
+use crate::expand::PlannedGang;
+use crate::read::Input;
 
 /// What `grove plan` says; the field names are a contract.
 #[derive(Debug, Serialize)]
-pub(super) struct Answer {
-    pub(super) gangs: Vec<GangAnswer>,
-    pub(super) summary: Summary,
+pub struct Answer {
+    pub gangs: Vec<GangAnswer>,
+    pub summary: Summary,
 }
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct GangAnswer {
-    pub(super) namespace: String,
-    pub(super) name: String,
-    pub(super) pod_clique_set: String,
-    pub(super) result: Verdict,
+pub struct GangAnswer {
+    pub namespace: String,
+    pub name: String,
+    pub pod_clique_set: String,
+    pub result: Verdict,
     /// The pods that have a node, those that had one before included.
-    pub(super) pods: Vec<PodAnswer>,
-    pub(super) scopes: Vec<ScopeAnswer>,
-    pub(super) reason: Option<String>,
+    pub pods: Vec<PodAnswer>,
+    pub scopes: Vec<ScopeAnswer>,
+    pub reason: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum Verdict {
+pub enum Verdict {
     Placed,
     Infeasible,
     Undecided,
 }
 
 #[derive(Debug, PartialEq, Eq, Serialize)]
-pub(super) struct PodAnswer {
-    pub(super) name: String,
-    pub(super) node: String,
+pub struct PodAnswer {
+    pub name: String,
+    pub node: String,
 }
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct ScopeAnswer {
-    pub(super) name: String,
-    pub(super) required: Option<String>,
-    pub(super) preferred: Option<String>,
+pub struct ScopeAnswer {
+    pub name: String,
+    pub required: Option<String>,
+    pub preferred: Option<String>,
     /// `null` where nothing is preferred beyond what is required.
-    pub(super) preferred_met: Option<bool>,
+    pub preferred_met: Option<bool>,
     #[serde(serialize_with = "by_level")]
-    pub(super) domains: Vec<(String, Vec<String>)>,
+    pub domains: Vec<(String, Vec<String>)>,
 }
 
 #[derive(Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Summary {
-    pub(super) nodes: usize,
-    pub(super) gangs: usize,
-    pub(super) placed: usize,
-    pub(super) infeasible: usize,
-    pub(super) undecided: usize,
-    pub(super) pods: usize,
-    pub(super) pods_placed: usize,
+pub struct Summary {
+    pub nodes: usize,
+    pub gangs: usize,
+    pub placed: usize,
+    pub infeasible: usize,
+    pub undecided: usize,
+    pub pods: usize,
+    pub pods_placed: usize,
 }
 
 impl Answer {
-    pub(super) fn is_all_placed(&self) -> bool {
+    pub fn is_all_placed(&self) -> bool {
         self.summary.placed == self.summary.gangs
     }
 }
@@ -93,7 +93,7 @@ const BUDGETS: [Budget; 2] = [
     },
 ];
 
-pub(super) fn place(input: &Input, planned: &[PlannedGang], packing: Packing) -> Answer {
+pub fn place(input: &Input, planned: &[PlannedGang], packing: Packing) -> Answer {
     let mut mirror = mirror(input);
     let mut solver = Solver::with_policy(grove_kubeplace::packing(packing));
     let mut unplaced = BTreeSet::new();

@@ -1,12 +1,11 @@
 //! The files: what they hold, and what is wrong with them.
 
 use std::collections::BTreeMap;
-use std::io::Read;
-use std::path::Path;
 
 use grove_api::topology::{DEFAULT_TOPOLOGY_NAME, DomainWord, TopologyLevel};
 use grove_api::{ClusterTopology, ClusterTopologySpec, PodCliqueSet};
 use grove_kubeplace::NodeResourceTopology;
+use grove_topology::Topologies;
 use grove_topology::survey::{NodeLabels, discover};
 use k8s_openapi::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim, Pod};
 use k8s_openapi::api::scheduling::v1::PriorityClass;
@@ -14,40 +13,27 @@ use kube::ResourceExt;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::exit::{Failure, one_line};
-use crate::topologies::Topologies;
+use crate::Invalid;
 
 /// What the files hold, in their order.
 #[derive(Debug)]
-pub(super) struct Input {
-    pub(super) topologies: Topologies,
-    pub(super) nodes: Vec<Node>,
+pub struct Input {
+    pub topologies: Topologies,
+    pub nodes: Vec<Node>,
     /// What nodes say of their NUMA cells.
-    pub(super) cells: Vec<NodeResourceTopology>,
-    pub(super) pods: Vec<Pod>,
-    pub(super) claims: Vec<PersistentVolumeClaim>,
-    pub(super) volumes: Vec<PersistentVolume>,
-    pub(super) sets: Vec<PodCliqueSet>,
-    pub(super) priority_classes: Vec<PriorityClass>,
+    pub cells: Vec<NodeResourceTopology>,
+    pub pods: Vec<Pod>,
+    pub claims: Vec<PersistentVolumeClaim>,
+    pub volumes: Vec<PersistentVolume>,
+    pub sets: Vec<PodCliqueSet>,
+    pub priority_classes: Vec<PriorityClass>,
     /// What a person should know about how the files were read.
-    pub(super) notes: Vec<String>,
+    pub notes: Vec<String>,
     ignored: BTreeMap<String, usize>,
 }
 
-/// The text of a file; `-` is the standard input.
-pub(super) fn text(file: &Path) -> Result<String, Failure> {
-    let read = || {
-        if file == Path::new("-") {
-            let mut text = String::new();
-            return std::io::stdin().read_to_string(&mut text).map(|_| text);
-        }
-        std::fs::read_to_string(file)
-    };
-    read().map_err(|error| Failure::Usage(format!("cannot read {}: {error}", file.display())))
-}
-
 impl Input {
-    pub(super) fn new(topology_domain_name: Option<String>) -> Self {
+    pub fn new(topology_domain_name: Option<String>) -> Self {
         Self {
             topologies: Topologies::new(topology_domain_name),
             nodes: vec![],
@@ -63,7 +49,7 @@ impl Input {
     }
 
     /// Adds the objects of one text.
-    pub(super) fn add(&mut self, text: &str, source: &str) -> Result<(), Failure> {
+    pub fn add(&mut self, text: &str, source: &str) -> Result<(), Invalid> {
         for (index, document) in documents(text, source)?.into_iter().enumerate() {
             let place = format!("{source}, document {}", index + 1);
             self.add_object(document, &place, None)?;
@@ -72,7 +58,7 @@ impl Input {
     }
 
     /// Adds an object, or the items of a list, whose kind the items may leave out.
-    fn add_object(&mut self, mut object: Value, place: &str, of_list: Option<&str>) -> Result<(), Failure> {
+    fn add_object(&mut self, mut object: Value, place: &str, of_list: Option<&str>) -> Result<(), Invalid> {
         if object.is_null() {
             return Ok(());
         }
@@ -96,7 +82,7 @@ impl Input {
             "ClusterTopologyBinding" => self.topologies.bindings.push(read(object, place)?),
             "TopologyDomain" => self.topologies.topology_domains.push(read(object, place)?),
             "" => {
-                return Err(Failure::Usage(format!(
+                return Err(Invalid(format!(
                     "{place}: kind: is missing; is it a Kubernetes object?"
                 )));
             }
@@ -106,7 +92,7 @@ impl Input {
     }
 
     /// Fills in what files may leave out: namespaces, and a default topology.
-    pub(super) fn complete(&mut self, levels: &[String]) -> Result<(), Failure> {
+    pub fn complete(&mut self, levels: &[String]) -> Result<(), Invalid> {
         let in_default = |namespace: &mut Option<String>| {
             namespace.get_or_insert_with(|| "default".to_owned());
         };
@@ -120,7 +106,7 @@ impl Input {
             in_default(&mut claim.metadata.namespace);
         }
         if self.nodes.is_empty() {
-            return Err(Failure::Usage(
+            return Err(Invalid(
                 "no file has a Node; add one, for example the output of kubectl get nodes -o yaml".to_owned(),
             ));
         }
@@ -142,9 +128,9 @@ impl Input {
     }
 
     /// A default topology from `--levels`.
-    fn add_levels(&mut self, levels: &[String]) -> Result<(), Failure> {
+    fn add_levels(&mut self, levels: &[String]) -> Result<(), Invalid> {
         if !self.topologies.is_empty() {
-            return Err(Failure::Usage(
+            return Err(Invalid(
                 "--levels: the files have a topology; leave one of both out".to_owned(),
             ));
         }
@@ -156,7 +142,7 @@ impl Input {
         };
         let wrong = |text: &String| {
             let words = DomainWord::ALL.map(DomainWord::as_str).join(", ");
-            Failure::Usage(format!(
+            Invalid(format!(
                 "--levels: '{text}' is not WORD=KEY with one of the words {words}"
             ))
         };
@@ -193,8 +179,8 @@ impl Input {
 }
 
 /// The documents of a text: one of JSON, or any number of YAML.
-fn documents(text: &str, source: &str) -> Result<Vec<Value>, Failure> {
-    let wrong = |why: String| Failure::Usage(format!("{source}: {}", why.lines().next().unwrap_or_default()));
+fn documents(text: &str, source: &str) -> Result<Vec<Value>, Invalid> {
+    let wrong = |why: String| Invalid(format!("{source}: {}", why.lines().next().unwrap_or_default()));
     if text.trim_start().starts_with('{') {
         let document = serde_json::from_str(text).map_err(|error| wrong(error.to_string()))?;
         return Ok(vec![document]);
@@ -202,17 +188,14 @@ fn documents(text: &str, source: &str) -> Result<Vec<Value>, Failure> {
     serde_saphyr::from_multiple(text).map_err(|error| wrong(error.to_string()))
 }
 
-fn read<K: DeserializeOwned>(object: Value, place: &str) -> Result<K, Failure> {
+fn read<K: DeserializeOwned>(object: Value, place: &str) -> Result<K, Invalid> {
     let kind = object["kind"].as_str().unwrap_or_default().to_owned();
     let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
     if name.is_empty() {
-        return Err(Failure::Usage(format!("{place}: metadata.name: is missing")));
+        return Err(Invalid(format!("{place}: metadata.name: is missing")));
     }
     serde_path_to_error::deserialize(object).map_err(|error| {
         let path = error.path().to_string();
-        Failure::Usage(format!(
-            "{place}: {kind} {name}: {path}: {}",
-            one_line(error.into_inner())
-        ))
+        Invalid(format!("{place}: {kind} {name}: {path}: {}", error.into_inner()))
     })
 }
