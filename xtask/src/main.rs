@@ -2,6 +2,7 @@
 
 mod api_reference;
 mod bench;
+mod bugs;
 mod dist;
 mod files;
 mod fuzz;
@@ -48,6 +49,8 @@ enum Chore {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
     },
+    /// Puts known bugs into a copy of the source, one after another, and counts which ones the tests catch.
+    Bugs(bugs::Args),
     /// Sends every way in what nobody would, as libFuzzer makes it up; needs a nightly compiler and `cargo-fuzz`.
     Fuzz(fuzz::Args),
     /// Makes what is shipped: an image with one static program, the chart, and the program with its manual, as archives.
@@ -62,6 +65,7 @@ fn main() -> ExitCode {
         Chore::Tidy => tidy::run(),
         Chore::Test(args) => tiers::run(&args),
         Chore::Bench(args) => bench::run(&args),
+        Chore::Bugs(args) => bugs::run(&args),
         Chore::Dist(args) => dist::run(&args),
         Chore::Fuzz(args) => fuzz::run(&args),
         Chore::Exact { cases } => exact(cases),
