@@ -14,6 +14,7 @@ use tower::util::option_layer;
 use crate::api_writes::ApiWrites;
 use crate::busy::BusyLayer;
 use crate::exit::{Failure, one_line};
+use crate::fence::Fence;
 use crate::rate_limit::RateLimitLayer;
 use crate::target::Target;
 
@@ -32,6 +33,8 @@ pub(crate) struct Cluster {
     pub(crate) client: Client,
     /// Waits for no other request: a leader that renews its Lease behind a queue of them would lose it.
     pub(crate) lease_client: Client,
+    /// Whoever leads says until when `client` may write.
+    pub(crate) fence: Fence,
     /// Where the API server is, for messages.
     pub(crate) address: String,
     /// The namespace that this process runs in, or the one its kubeconfig chooses.
@@ -62,16 +65,19 @@ impl Cluster {
             ))
         };
         let lease_client = Client::try_from(config.clone()).map_err(refused)?;
+        let fence = Fence::open();
         let builder = ClientBuilder::try_from(config).map_err(refused)?;
         let client = builder
             .with_layer(&option_layer(limit))
             .with_layer(&BufferLayer::new(QUEUE_MAX))
             .with_layer(&BusyLayer)
+            .with_layer(&fence)
             .with_layer(writes)
             .build();
         Ok(Self {
             client,
             lease_client,
+            fence,
             address,
             namespace,
             is_inside,

@@ -36,7 +36,8 @@ pub(crate) async fn lead(
     };
     metrics.set_leader(true);
     let lost = tokio::select! {
-        lost = leadership.hold() => Err(lost),
+        biased;
+        lost = leadership.hold(&cluster.fence) => Err(lost),
         ended = work => Ok(ended),
     };
     metrics.set_leader(false);

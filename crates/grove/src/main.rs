@@ -11,6 +11,7 @@ mod commands;
 mod controllers;
 mod embedded;
 mod exit;
+mod fence;
 mod follow;
 mod http;
 mod leading;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use rustix::process::Signal;
 
 use crate::stage::{Stage, recovery};
@@ -34,7 +34,10 @@ async fn a_leader_is_killed_and_another_is_paused_until_a_third_leads() -> Resul
     second.replica.signal(Signal::CONT)?;
     second.replica.says("lost lease").await?;
     recovery("leader resumed beside another", stage.all_ready(60, &before)).await?;
-    println!("leader resumed: {} writes before it knew", second.proxy.writes() - made);
+    // One request may have been on its way to the socket when the process was stopped.
+    let late = second.proxy.writes() - made;
+    println!("leader resumed: {late} writes before it knew");
+    ensure!(late <= 1, "{late} writes of a leader whose time was over");
     third.replica.terminate().await?;
     Ok(())
 }

@@ -24,6 +24,7 @@ use thiserror::Error;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::exit::one_line;
+use crate::fence::Fence;
 use decide::{Action, Role, Sighting, claimed, decide, holder, released, seen};
 
 /// Which Lease, as whom, and with how much patience.
@@ -179,8 +180,9 @@ pub(crate) struct Leadership {
 }
 
 impl Leadership {
-    /// Renews until that fails for good. Can be dropped and called again.
-    pub(crate) async fn hold(&mut self) -> Lost {
+    /// Renews until that fails for good. Can be dropped and called again. Behind the fence nothing is written once the
+    /// Lease may be another's.
+    pub(crate) async fn hold(&mut self, fence: &Fence) -> Lost {
         let Terms {
             renew_deadline,
             retry_period,
@@ -190,6 +192,7 @@ impl Leadership {
         let deadline = |renewed_at: Instant| renewed_at + renew_deadline;
         loop {
             let gives_up_at = deadline(self.renewed_at);
+            fence.close_at(gives_up_at);
             let next_round = async {
                 sleep(retry_period).await;
                 self.candidate.round(Role::Leader).await
@@ -209,6 +212,7 @@ impl Leadership {
                     secs: renew_deadline.as_secs(),
                 },
             };
+            fence.close_at(Instant::now());
             tracing::error!(identity = self.candidate.terms.identity, "{lost}");
             return lost;
         }

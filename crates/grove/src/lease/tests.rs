@@ -257,7 +257,11 @@ async fn a_released_lease_is_taken_at_once_or_without_a_watch_at_the_next_try() 
         link.set(network);
         let second = tokio::spawn(link.candidate("b").elected());
         // Held for a minute, the lease is renewed and the other waits.
-        assert!(timeout(Duration::from_secs(61), first.hold()).await.is_err());
+        assert!(
+            timeout(Duration::from_secs(61), first.hold(&Fence::open()))
+                .await
+                .is_err()
+        );
         assert!(!second.is_finished());
         first.release(Duration::from_secs(1)).await;
         let released_at = Instant::now();
@@ -290,7 +294,7 @@ async fn a_leader_that_cannot_renew_gives_up_before_others_may_lead() {
         let mut leadership = link.candidate("a").elected().await;
         let elected_at = Instant::now();
         link.set(network);
-        let lost = leadership.hold().await;
+        let lost = leadership.hold(&Fence::open()).await;
         assert_eq!(
             lost.to_string(),
             "lost lease grove-system/grove-operator-leader-election: could not renew it for 10 s"
@@ -309,14 +313,14 @@ async fn a_renewal_that_times_out_is_not_sent_again_before_the_next_round() {
         let written = || server.lease(LEASE.0, LEASE.1).unwrap()["renewTime"].clone();
         let before = written();
         link.set(network);
-        let held = timeout(Duration::from_secs(7), leadership.hold()).await;
+        let held = timeout(Duration::from_secs(7), leadership.hold(&Fence::open())).await;
         assert!(held.is_err(), "{network:?}: leads until the deadline");
         assert_eq!(written() != before, renews, "{network:?}");
         let sent = link.timed_out.lock().unwrap().clone();
         assert_eq!(sent.len(), 3, "{network:?}: one in each round");
         assert!(sent.windows(2).all(|pair| pair[1] - pair[0] >= Duration::from_secs(2)));
         link.set(Network::Good);
-        let held = timeout(Duration::from_secs(60), leadership.hold()).await;
+        let held = timeout(Duration::from_secs(60), leadership.hold(&Fence::open())).await;
         assert!(held.is_err(), "{network:?}: leads on");
         assert_eq!(server.lease(LEASE.0, LEASE.1).unwrap()["leaseTransitions"], 0);
     }
@@ -331,7 +335,7 @@ async fn a_leader_yields_to_whoever_took_the_lease() {
         LEASE.1,
         Some(json!({"holderIdentity": "thief", "leaseDurationSeconds": 15})),
     );
-    let lost = leadership.hold().await;
+    let lost = leadership.hold(&Fence::open()).await;
     assert_eq!(
         lost.to_string(),
         "lost lease grove-system/grove-operator-leader-election: thief holds it now"
@@ -347,7 +351,9 @@ async fn a_deleted_lease_is_made_again() {
     let mut leadership = Link::new(&server).candidate("a").elected().await;
     server.set_lease(LEASE.0, LEASE.1, None);
     assert!(
-        timeout(Duration::from_secs(30), leadership.hold()).await.is_err(),
+        timeout(Duration::from_secs(30), leadership.hold(&Fence::open()))
+            .await
+            .is_err(),
         "still leads"
     );
     assert_eq!(current(&server).as_deref(), Some("a"));
@@ -374,7 +380,7 @@ async fn replica(link: Link, name: u64, mut dice: Dice, reigns: Reigns) {
     for life in 0_u64.. {
         let mut leadership = link.candidate(&format!("{name}-{life}")).elected().await;
         let since = Instant::now();
-        let is_lost = timeout(Duration::from_secs(dice.below(120)), leadership.hold())
+        let is_lost = timeout(Duration::from_secs(dice.below(120)), leadership.hold(&Fence::open()))
             .await
             .is_ok();
         reigns.lock().unwrap().push((since, Instant::now()));

@@ -200,6 +200,7 @@ async fn start(embedded: &Embedded) -> Result<Running> {
     let cluster = client::Cluster {
         client: client.clone(),
         lease_client: client.clone(),
+        fence: crate::fence::Fence::open(),
         address: embedded.listener.address().to_string(),
         namespace: NAMESPACE.to_owned(),
         is_inside: false,
