@@ -1,33 +1,37 @@
 //! The webhook server: HTTPS on a socket, or on any stream that somebody accepted.
 //!
-//! Whoever reaches the port may try to hold it up, so everything that a peer can do has an end: the handshake, the head and
-//! the body of a request, and how many requests are held in memory at a time.
+//! Whoever reaches the port may try to hold it up, so everything that a peer can do has an end: the handshake, the first
+//! word, the head and the body of a request, how much of them is held in memory, and how many connections one address has.
 //!
 //! The certificate comes from a watch channel and is looked up at every handshake: a renewed one serves the next
 //! connection while those that are open go on with theirs. Whether there is a certificate at all is the handshake's
 //! concern; rules are the webhooks'.
 
+use std::collections::HashMap;
 use std::io;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::body::Bytes;
+use axum::body::{Body, Bytes};
 use axum::extract::{self, DefaultBodyLimit, State};
 use axum::http::StatusCode;
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::post;
+use bytes::BytesMut;
+use futures::StreamExt;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::service::TowerToHyperService;
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 use thiserror::Error;
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, BufReader};
 use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
-use tokio::task::JoinSet;
+use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::task::{Id, JoinSet};
 use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
@@ -42,13 +46,18 @@ const BODY_BYTES_MAX: usize = 8 << 20;
 /// Below the 10 s that the API server waits, so that it is our sentence that its user reads.
 const ANSWER_MAX: Duration = Duration::from_secs(9);
 const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
-/// The API server sends a request at once; whoever does not is somebody else.
+/// The API server sends a request at once, on a new connection too; whoever does not is somebody else.
 const HEAD_MAX: Duration = Duration::from_secs(10);
 const BODY_MAX: Duration = Duration::from_secs(5);
-/// Requests that are read or answered at a time: they hold 256 MiB at most. More wait, first come, first served.
+/// Bodies that are held in memory, all together. What has not come yet holds no room, so that whoever sends slowly keeps
+/// nobody waiting.
+const BODIES_BYTES_MAX: usize = 256 << 20;
+/// Requests that are answered at a time. More wait, first come, first served.
 const REQUESTS_MAX: usize = 32;
 const CONNECTIONS_MAX: usize = 1_024;
-/// A connection that never asks anything ends with this; the API server opens another one when it needs one.
+/// Of one address. An API server keeps one or two connections; further ones are closed at once.
+const CONNECTIONS_OF_ONE_MAX: usize = 64;
+/// Every connection ends with this; the API server opens another one when it needs one.
 const LIFE_MAX: Duration = Duration::from_secs(300);
 /// Requests in flight may finish when their connection is told to end.
 const END_MAX: Duration = BODY_MAX.saturating_add(ANSWER_MAX);
@@ -66,6 +75,8 @@ pub enum ConnectionError {
     Handshake(#[source] io::Error),
     #[error("the TLS handshake took longer than {} s", HANDSHAKE_MAX.as_secs())]
     Slow,
+    #[error("nothing was asked within {} s", HEAD_MAX.as_secs())]
+    Silent,
     #[error("the connection broke: {0}")]
     Http(Box<dyn std::error::Error + Send + Sync>),
     #[error("the connection did not end within {} s after it was told to", END_MAX.as_secs())]
@@ -99,11 +110,15 @@ impl Server {
     /// `CONNECTIONS_MAX` a connection waits until another one ends.
     pub async fn serve(&self, listener: TcpListener, stop: CancellationToken) {
         let mut connections = JoinSet::new();
+        let mut peers: HashMap<Id, IpAddr> = HashMap::new();
         loop {
             let accepted = tokio::select! {
                 () = stop.cancelled() => break,
+                Some(ended) = connections.join_next_with_id() => {
+                    peers.remove(&ended.map_or_else(|error| error.id(), |(id, ())| id));
+                    continue;
+                }
                 accepted = listener.accept(), if connections.len() < CONNECTIONS_MAX => accepted,
-                Some(_) = connections.join_next() => continue,
             };
             let (stream, peer) = match accepted {
                 Ok(accepted) => accepted,
@@ -113,12 +128,18 @@ impl Server {
                     continue;
                 }
             };
+            let has = peers.values().filter(|other| **other == peer.ip()).count();
+            if has >= CONNECTIONS_OF_ONE_MAX {
+                tracing::warn!(%peer, has, "too many webhook connections of one address; closed");
+                continue;
+            }
             let (server, stop) = (self.clone(), stop.clone());
-            connections.spawn(async move {
+            let task = connections.spawn(async move {
                 if let Err(error) = server.serve_stream(stream, stop).await {
                     tracing::debug!(%peer, %error, "webhook connection");
                 }
             });
+            peers.insert(task.id(), peer.ip());
         }
         while connections.join_next().await.is_some() {}
     }
@@ -132,6 +153,12 @@ impl Server {
         let stream = handshake
             .map_err(|_| ConnectionError::Slow)?
             .map_err(ConnectionError::Handshake)?;
+        let mut stream = BufReader::new(stream);
+        tokio::select! {
+            word = stream.fill_buf() => drop(word.map_err(|error| ConnectionError::Http(error.into()))?),
+            () = stop.cancelled() => return Ok(()),
+            () = tokio::time::sleep(HEAD_MAX) => return Err(ConnectionError::Silent),
+        }
         let service = TowerToHyperService::new(self.router.clone());
         let mut connection = std::pin::pin!(self.http.serve_connection(TokioIo::new(stream), service));
         tokio::select! {
@@ -181,21 +208,51 @@ fn router(webhooks: Webhooks) -> Router {
         router = router.route(webhook.path(), post(answer));
     }
     router = router.route(conversion::PATH, post(convert));
-    let room = Arc::new(Semaphore::new(REQUESTS_MAX));
+    let room = Arc::new(Room {
+        bytes: Semaphore::new(BODIES_BYTES_MAX),
+        requests: Semaphore::new(REQUESTS_MAX),
+    });
     let in_turn = middleware::from_fn(move |request, next| in_turn(room.clone(), request, next));
     let limit = DefaultBodyLimit::max(BODY_BYTES_MAX);
     router.layer(limit).layer(in_turn).with_state(webhooks)
 }
 
-/// Reads the body when there is room for it, and hands the request on once it is whole.
-async fn in_turn(room: Arc<Semaphore>, request: extract::Request, next: Next) -> Response {
-    let _permit = room.acquire().await;
+/// What all requests share.
+struct Room {
+    bytes: Semaphore,
+    requests: Semaphore,
+}
+
+/// Reads the body, and hands the request on once it is whole and has its turn.
+async fn in_turn(room: Arc<Room>, request: extract::Request, next: Next) -> Response {
     let (head, body) = request.into_parts();
-    match tokio::time::timeout(BODY_MAX, axum::body::to_bytes(body, BODY_BYTES_MAX)).await {
-        Ok(Ok(body)) => next.run(extract::Request::from_parts(head, body.into())).await,
-        Ok(Err(error)) => (StatusCode::PAYLOAD_TOO_LARGE, error.to_string()).into_response(),
-        Err(_) => StatusCode::REQUEST_TIMEOUT.into_response(),
+    let read = tokio::time::timeout(BODY_MAX, read(&room.bytes, body)).await;
+    let (body, _held) = match read {
+        Ok(Ok(read)) => read,
+        Ok(Err(refused)) => return refused,
+        Err(_) => return StatusCode::REQUEST_TIMEOUT.into_response(),
+    };
+    let _turn = room.requests.acquire().await;
+    next.run(extract::Request::from_parts(head, body.into())).await
+}
+
+/// A body, and the room that it holds.
+async fn read(room: &Semaphore, body: Body) -> Result<(Bytes, SemaphorePermit<'_>), Response> {
+    let mut chunks = body.into_data_stream();
+    let mut whole = BytesMut::new();
+    let full = |_| StatusCode::SERVICE_UNAVAILABLE.into_response();
+    let mut held = room.acquire_many(0).await.map_err(full)?;
+    while let Some(chunk) = chunks.next().await {
+        let chunk = chunk.map_err(|error| (StatusCode::BAD_REQUEST, error.to_string()).into_response())?;
+        if whole.len() + chunk.len() > BODY_BYTES_MAX {
+            let words = format!("the body is longer than {BODY_BYTES_MAX} bytes");
+            return Err((StatusCode::PAYLOAD_TOO_LARGE, words).into_response());
+        }
+        let more = u32::try_from(chunk.len()).unwrap_or(u32::MAX);
+        held.merge(room.acquire_many(more).await.map_err(full)?);
+        whole.extend_from_slice(&chunk);
     }
+    Ok((whole.freeze(), held))
 }
 
 async fn convert(State(webhooks): State<Webhooks>, body: Bytes) -> Response {

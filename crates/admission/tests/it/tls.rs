@@ -6,8 +6,9 @@ use anyhow::Result;
 use grove_admission::Webhook;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
 use tokio::task::JoinSet;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use crate::kit::{Connection, PATIENCE, made, request, serve};
 
@@ -58,8 +59,8 @@ async fn a_body_without_end_is_refused() -> Result<()> {
     Ok(())
 }
 
-/// Peers that begin and never go on: without a word, in the head of a request, in its body. More of them than there is room
-/// for: the API server waits its turn, and has it.
+/// Peers that begin and never go on: without a word, in the head of a request, in its body. However many they are, the API
+/// server is answered at once, and they are let go within seconds.
 #[tokio::test(start_paused = true)]
 async fn who_never_goes_on_is_let_go_and_holds_nobody_up() -> Result<()> {
     let served = serve("").await?;
@@ -80,9 +81,55 @@ async fn who_never_goes_on_is_let_go_and_holds_nobody_up() -> Result<()> {
             );
         });
     }
+    let begun = Instant::now();
     let mut connection = Connection::over(served.open().await?).await?;
     connection.ask(Webhook::DefaultSet, any_request()).await?;
-    timeout(Duration::from_secs(3_600), slow.join_all()).await?;
+    assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
+    timeout(Duration::from_secs(15), slow.join_all()).await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn one_address_has_so_many_connections_and_no_more() -> Result<()> {
+    let served = serve("").await?;
+    let mut held = Vec::new();
+    for _ in 0..64 {
+        held.push(served.connect(&served.material).await?);
+    }
+    let refused = served.connect(&served.material).await;
+    assert!(refused.is_err(), "one more is taken");
+    held.pop();
+    let mut again = served.connect(&served.material).await;
+    while again.is_err() {
+        again = served.connect(&served.material).await;
+    }
+    again?.ask(Webhook::DefaultSet, any_request()).await?;
+    Ok(())
+}
+
+/// A client that speaks nothing newer than TLS 1.1.
+#[tokio::test]
+async fn an_old_version_of_tls_is_turned_away() -> Result<()> {
+    const HANDSHAKE: u8 = 22;
+    const ALERT: u8 = 21;
+    const PROTOCOL_VERSION: u8 = 70;
+    let served = serve("").await?;
+    let mut hello = vec![3, 2];
+    hello.extend([7; 32]);
+    // No session, one cipher suite of that time, no compression; how signatures are made.
+    hello.extend([0, 0, 2, 0, 47, 1, 0]);
+    hello.extend([0, 8, 0, 13, 0, 4, 0, 2, 4, 3]);
+    let mut record = vec![HANDSHAKE, 3, 1, 0, hello.len() as u8 + 4, 1, 0, 0, hello.len() as u8];
+    record.extend(hello);
+    let mut stream = TcpStream::connect(served.address).await?;
+    stream.write_all(&record).await?;
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).await?;
+    assert_eq!(
+        (answer[0], answer.last()),
+        (ALERT, Some(&PROTOCOL_VERSION)),
+        "{answer:?}"
+    );
     Ok(())
 }
 
