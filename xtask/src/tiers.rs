@@ -90,7 +90,11 @@ fn tier_of(tier: Tier, total: &mut Count) -> Result<()> {
         Tier::Unit => {
             let tests = ["test", "--workspace", "--no-fail-fast"];
             counted(
-                &[&tests[..], &["--lib", "--bins", "--examples", "--test", "it"]].concat(),
+                &[
+                    &tests[..],
+                    &["--lib", "--bins", "--examples", "--test", "it", "--test", "allocations"],
+                ]
+                .concat(),
                 total,
             )?;
             counted(&[&tests[..], &["--doc"]].concat(), total)

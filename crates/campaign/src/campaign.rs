@@ -102,12 +102,13 @@ impl Campaign {
         kills.map(|plot| (Row::Kill, plot)).collect()
     }
 
-    /// The plot that follows from a seed: first each scenario once, then the next row.
+    /// The plot that follows from a seed: the scenarios in turn, with a row of faults that moves on by one from scenario to
+    /// scenario, so that few seeds see all rows.
     pub fn drawn(&self, seed: u64, rows: &[Row]) -> Option<(Row, Plot)> {
         let rows: Vec<Row> = DRAWN.into_iter().filter(|row| rows.contains(row)).collect();
         let scenarios = self.learned.len() as u64;
         let (scenario, learned) = self.learned.iter().nth(seed.checked_rem(scenarios)? as usize)?;
-        let row = *rows.get((seed / scenarios).checked_rem(rows.len() as u64)? as usize)?;
+        let row = *rows.get((seed % scenarios + seed / scenarios).checked_rem(rows.len() as u64)? as usize)?;
         let faults = row.draw(&mut Dice::new(seed), &learned.points);
         let plot = Plot {
             scenario: scenario.clone(),

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
+use grove_hostile::panics::heard;
 use grove_simcluster::Cluster;
 use jiff::SignedDuration;
 use serde::{Deserialize, Serialize};
@@ -88,7 +89,8 @@ pub(crate) fn play(plot: &Plot, actor: Option<&Actor>) -> Result<Played, PlayErr
     let scenario = named(&plot.scenario).ok_or_else(|| PlayError::NoSuchScenario(plot.scenario.clone()))?;
     let mut builder = tokio::runtime::Builder::new_current_thread();
     let runtime = builder.enable_all().start_paused(true).build()?;
-    runtime.block_on(play_here(&scenario, plot, actor))
+    let (played, panics) = heard(|| runtime.block_on(play_here(&scenario, plot, actor)));
+    Ok(Played { panics, ..played? })
 }
 
 async fn play_here(scenario: &Scenario, plot: &Plot, actor: Option<&Actor>) -> Result<Played, PlayError> {
@@ -129,7 +131,7 @@ async fn play_here(scenario: &Scenario, plot: &Plot, actor: Option<&Actor>) -> R
             scheduler: asked_at_end.scheduler - asked.scheduler,
         },
         kills: world.kills(),
-        panics: world.processes.values().flat_map(|process| process.panics()).collect(),
+        panics: vec![],
         not_taken: not_taken.map(|error| error.to_string()),
         jumped: jumped(&plot.faults),
         hash: history.map(|history| history.hash()).unwrap_or_default(),

@@ -5,8 +5,8 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures::FutureExt;
@@ -122,7 +122,6 @@ enum Order {
 pub(crate) struct Process {
     orders: mpsc::UnboundedSender<Order>,
     drift_percent: Arc<AtomicI64>,
-    panics: Arc<Mutex<Vec<String>>>,
     kills: Arc<AtomicUsize>,
     task: JoinHandle<()>,
 }
@@ -131,18 +130,17 @@ impl Process {
     pub(crate) fn start(cluster: Arc<Cluster>, role: Role, levels: Levels) -> Self {
         let (orders, received) = mpsc::unbounded_channel();
         let clock = Skewed::new(cluster.clock());
-        let (drift_percent, panics) = (clock.drift_percent.clone(), Arc::<Mutex<Vec<String>>>::default());
+        let drift_percent = clock.drift_percent.clone();
         let site = Site {
             cluster,
             role,
             levels,
             clock,
         };
-        let task = tokio::spawn(keep_running(site, received, panics.clone()));
+        let task = tokio::spawn(keep_running(site, received));
         Self {
             orders,
             drift_percent,
-            panics,
             kills: Arc::default(),
             task,
         }
@@ -177,11 +175,6 @@ impl Process {
     pub(crate) fn drift(&self, percent: i64) {
         self.drift_percent.store(percent, Ordering::Relaxed);
     }
-
-    /// What it said when it panicked.
-    pub(crate) fn panics(&self) -> Vec<String> {
-        self.panics.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
 }
 
 impl Drop for Process {
@@ -190,7 +183,7 @@ impl Drop for Process {
     }
 }
 
-async fn keep_running(mut site: Site, mut orders: mpsc::UnboundedReceiver<Order>, panics: Arc<Mutex<Vec<String>>>) {
+async fn keep_running(mut site: Site, mut orders: mpsc::UnboundedReceiver<Order>) {
     // Leaders that are frozen, and end with this task.
     let mut frozen = JoinSet::new();
     let mut life = Life::begin(&site);
@@ -213,22 +206,10 @@ async fn keep_running(mut site: Site, mut orders: mpsc::UnboundedReceiver<Order>
                     frozen.spawn(life.wake_after(time.saturating_sub(TAKE_OVER)));
                 }
             },
-            ended = &mut life.task => {
-                if let Err(error) = ended && error.is_panic() {
-                    let said = panic_message(&*error.into_panic());
-                    panics.lock().unwrap_or_else(PoisonError::into_inner).push(said);
-                }
-                tokio::time::sleep(RESTART).await;
-            }
+            _ = &mut life.task => tokio::time::sleep(RESTART).await,
         }
         life = Life::begin(&site);
     }
-}
-
-fn panic_message(payload: &(dyn std::any::Any + Send)) -> String {
-    let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    let text = text.or_else(|| payload.downcast_ref::<String>().cloned());
-    text.unwrap_or_else(|| "a panic without words".to_owned())
 }
 
 /// From one start of a process to its end.

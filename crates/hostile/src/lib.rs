@@ -10,6 +10,7 @@
 mod admission;
 mod configuration;
 mod labels;
+pub mod panics;
 mod replies;
 
 /// A way in.
@@ -17,7 +18,7 @@ mod replies;
 pub struct Target {
     /// The name of its folder in `corpus/`, and of its program in `fuzz/`.
     pub name: &'static str,
-    pub run: fn(&[u8]),
+    run: fn(&[u8]),
 }
 
 pub const TARGETS: [Target; 6] = [
@@ -40,5 +41,7 @@ const fn target(name: &'static str, run: fn(&[u8])) -> Target {
 pub fn run(name: &str, input: &[u8]) {
     let target = TARGETS.iter().find(|target| target.name == name);
     let target = target.unwrap_or_else(|| panic!("there is no target {name}"));
-    (target.run)(input);
+    // Looks and connections are tasks: one that panics ends alone, and the rest goes on.
+    let ((), panics) = panics::heard(|| (target.run)(input));
+    assert!(panics.is_empty(), "{name}: {}", panics.join("; "));
 }

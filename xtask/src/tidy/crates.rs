@@ -66,6 +66,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "grove-admission",
             "grove-controllers",
             "grove-dynamo",
+            "grove-hostile",
             "grove-scenarios",
             "grove-scheduler",
             "grove-simcluster",

@@ -54,7 +54,7 @@ pub(super) fn check(files: &[File]) -> Vec<Finding> {
 }
 
 fn check_file(file: &File) -> Vec<Finding> {
-    let mut findings = Vec::new();
+    let mut findings: Vec<Finding> = forgotten_tests(&file.path).into_iter().collect();
     let lines = file.text.lines().count();
     if lines > LINES_MAX {
         findings.push(format!(
@@ -82,6 +82,22 @@ fn check_file(file: &File) -> Vec<Finding> {
         }
     }
     findings
+}
+
+/// Binaries of tests that the unit tier runs. Another one would never run.
+const TEST_BINARIES: [&str; 2] = ["it", "allocations"];
+
+/// A binary of tests that no tier names.
+fn forgotten_tests(path: &Path) -> Option<Finding> {
+    let below = path.strip_prefix("crates").ok()?;
+    let parts: Vec<&str> = below.iter().filter_map(|part| part.to_str()).collect();
+    let name = match parts.as_slice() {
+        [_, "tests", file] => file.strip_suffix(".rs")?,
+        [_, "tests", folder, "main.rs"] => folder,
+        _ => return None,
+    };
+    let is_run = TEST_BINARIES.contains(&name);
+    (!is_run).then(|| format!("{}: no tier runs these tests; move them to `tests/it`", path.display()))
 }
 
 fn is_below(path: &Path, folders: &[&str]) -> bool {
@@ -115,6 +131,20 @@ mod tests {
     fn only_the_binary_talks() {
         assert_eq!(findings("crates/scheduler/src/x.rs", r#"println!("x");"#).len(), 1);
         assert!(findings("crates/grove/src/x.rs", r#"println!("x");"#).is_empty());
+    }
+
+    #[test]
+    fn tests_that_no_tier_runs_are_found() {
+        for forgotten in ["crates/api/tests/more.rs", "crates/api/tests/more/main.rs"] {
+            assert_eq!(findings(forgotten, "").len(), 1, "{forgotten}");
+        }
+        for run in [
+            "crates/api/tests/it/more.rs",
+            "crates/api/tests/it/main.rs",
+            "e2e/tests/more.rs",
+        ] {
+            assert!(findings(run, "").is_empty(), "{run}");
+        }
     }
 
     #[test]

@@ -8,7 +8,7 @@ impl Row {
     pub fn draw(self, dice: &mut Dice, points: &Points) -> Vec<Fault> {
         match self {
             Self::Kill => vec![kill(dice, points)],
-            Self::KillPair => vec![kill(dice, points), kill(dice, points)],
+            Self::KillPair => kill_again(dice, points),
             Self::Stale => stale(dice, points),
             Self::Watch => match dice.below(4) {
                 0 => vec![Fault::ChanceOfEvent {
@@ -100,6 +100,20 @@ fn kill(dice: &mut Dice, points: &Points) -> Fault {
         write: 1 + dice.below(points.of(role)),
         moment: dice.pick(&Moment::ALL),
     }
+}
+
+/// Killed, and killed again by one of the first writes after the restart.
+fn kill_again(dice: &mut Dice, points: &Points) -> Vec<Fault> {
+    let first = kill(dice, points);
+    let Fault::Kill { role, write, .. } = first else {
+        return vec![first];
+    };
+    let again = Fault::Kill {
+        role,
+        write: write + 1 + dice.below(6),
+        moment: dice.pick(&Moment::ALL),
+    };
+    vec![first, again]
 }
 
 /// Nothing is listed again without a reason: a restart, or a watch that cannot go on.

@@ -176,6 +176,13 @@ async fn deletes_a_pod_of_somebody_else(cluster: Arc<Cluster>) {
     }
 }
 
+/// As a look does that breaks off: whoever began it goes on.
+async fn panics_in_a_task(_: Arc<Cluster>) {
+    pass(1).await;
+    let task = tokio::spawn(async { panic!("a look broke off") });
+    assert!(task.await.is_err());
+}
+
 macro_rules! found {
     ($($oracle:ident: $test:ident, $scenario:literal, $bug:ident;)*) => {
         $(#[test]
@@ -196,6 +203,7 @@ found! {
     O7: o7_finds_who_wipes_what_others_wrote, "group-scale-up", wipes_what_others_wrote;
     O8: o8_finds_a_status_that_is_not_true, "create", sees_no_pods;
     O9: o9_finds_who_writes_too_often, "group-scale-up", writes_too_often;
+    Alive: a_panic_is_heard_though_its_task_ends_alone, "create", panics_in_a_task;
     O10: o10_finds_who_touches_what_is_not_ours, "create", deletes_a_pod_of_somebody_else;
 }
 
