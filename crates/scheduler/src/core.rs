@@ -188,9 +188,7 @@ impl Core {
         match done {
             Done::Bound { pod } => self.bind_ended(&pod, Ok(()), now),
             Done::Found { pod } => {
-                let node = pod.node().unwrap_or_default().to_owned();
-                // The watch may be late: until it has caught up, the pod is where the API server says.
-                self.state.mirror.assume(&*pod, &node);
+                self.state.find(&pod);
                 self.bind_ended(&pod, Ok(()), now);
             }
             Done::Refused { pod, why } => {

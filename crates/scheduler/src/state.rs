@@ -349,6 +349,16 @@ impl State {
         }
     }
 
+    /// The API server has the pod on a node. The watch may be late: until it has caught up, the pod is there. One that
+    /// is gone as the watch knows is gone: nobody would ever take it from there.
+    pub(crate) fn find(&mut self, pod: &KeptPod) {
+        let known = self.pods.get(pod.key());
+        let waits = known.is_some_and(|known| known.uid() == pod.uid() && known.is_live() && !known.has_place());
+        if let Some(node) = pod.node().filter(|_| waits) {
+            self.mirror.assume(pod, node);
+        }
+    }
+
     /// A bind was refused: the place is free again, unless the pod was seen there after all.
     pub(crate) fn forget(&mut self, key: &PodKey, uid: &str) {
         let known = self.pods.get(key);

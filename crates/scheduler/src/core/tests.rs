@@ -8,6 +8,8 @@ use serde_json::{Value, json};
 use super::*;
 use crate::seen::Kept;
 
+mod binds;
+
 const RACK: &str = "example.com/rack";
 
 /// A scheduler whose requests are all carried out, at one moment.
