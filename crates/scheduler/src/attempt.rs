@@ -36,6 +36,7 @@ impl Core {
             // The last of the answers brings it back.
             return Decided::default();
         }
+        self.end_old_hold(unit, now);
         let standing = self.standing(&gang);
         if let Some(decided) = self.release(unit, &gang, &standing, now) {
             return decided;
@@ -190,6 +191,7 @@ impl Core {
 
     /// Nothing waits that could be placed now.
     fn settle(&mut self, unit: &Unit, gang: &Arc<PodGang>, standing: &Standing, now: Timestamp) -> Decided {
+        self.end_hold(unit);
         match standing.is_whole && standing.is_bound {
             true => self.say_placed(unit, gang, now),
             false => Decided::default(),
@@ -249,6 +251,7 @@ impl Core {
         now: Timestamp,
     ) -> Decided {
         self.queue.park(unit.clone(), rank, Hope::Own);
+        self.end_patient_hold(unit);
         if standing.is_whole && standing.is_bound {
             return self.say_placed(unit, gang, now);
         }

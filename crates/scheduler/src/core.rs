@@ -258,7 +258,10 @@ impl Core {
             self.timers.pop_first();
             self.state.stir.units.insert(unit);
         }
-        self.absorb(now);
+        // What is absorbed may end a hold, which is one more thing that helps others.
+        while !self.state.stir.is_empty() {
+            self.absorb(now);
+        }
         if let Some((unit, rank)) = self.queue.take(now) {
             let decided = self.attempt(&unit, rank, now);
             self.tried = Some(unit);
@@ -326,10 +329,18 @@ impl Core {
 
     /// Turns what has changed into units to try.
     fn absorb(&mut self, now: Timestamp) {
-        if self.state.stir.is_empty() {
-            return;
+        let mut stir = std::mem::take(&mut self.state.stir);
+        let is_changed = |hold: &Hold| stir.changed.iter().any(|node| hold.is_on(*node));
+        let held = self.holds.iter().filter(|(_, hold)| is_changed(hold));
+        for unit in held.map(|(unit, _)| unit.clone()).collect::<Vec<_>>() {
+            self.end_hold(&unit);
+            stir.units.insert(unit);
         }
-        let stir = std::mem::take(&mut self.state.stir);
+        if stir.is_unkept {
+            for (rank, unit) in self.next_to_keep(now) {
+                self.queue.add(unit, rank);
+            }
+        }
         if stir.is_birth {
             self.born_at = Some(now);
         }

@@ -4,7 +4,9 @@
 //! asked to go, and what they leave is held for the unit. A unit that has waited long gets the same hold on the domain
 //! that is nearest to free, but nobody is evicted for it: what runs there ends by itself, and meanwhile nobody smaller
 //! slips in. A hold is taken out of the cluster like something that runs, so every other unit is placed around it; a unit
-//! of higher priority is placed as if it were not there.
+//! of higher priority is placed as if it were not there, and so is a member that a running gang misses, where nobody was
+//! evicted: the hold lies over what runs there. What is held is planned anew when the unit asks for something else, when
+//! one of the nodes changes, and after a while.
 //!
 //! Pods that are being deleted are as good as gone, whoever deletes them: a scheduler that comes after the evictions of
 //! another one finds the room that is being made, and evicts nobody else.
@@ -16,12 +18,12 @@ use std::time::Duration;
 use grove_api::PodGang;
 use grove_api::podgang::{PendingExplanation, Waiting};
 use grove_kubeplace::{GangRequest, PodKey};
-use grove_placement::{Amounts, Assignment, Cluster, NodeId, Preemption, PreemptionRequest, Running, preempt};
+use grove_placement::{Amounts, Assignment, Cluster, Gang, NodeId, Preemption, PreemptionRequest, Running, preempt};
 use jiff::Timestamp;
 
 use crate::core::{Core, Decided};
 use crate::pod::KeptPod;
-use crate::queue::{Rank, Unit};
+use crate::queue::{Hope, Rank, Unit};
 use crate::statement::{Statement, because, reason};
 use crate::write::Action;
 
@@ -29,16 +31,20 @@ use crate::write::Action;
 const HOLD_MAX: Duration = Duration::from_secs(120);
 /// How long after its grace a pod that is being deleted is still expected to go: its node may be dead.
 const LATE_MAX: Duration = Duration::from_secs(30);
-/// How long a gang waits before a domain is kept for it.
+/// How long a gang waits before a domain is kept for it, and how long that is before another one may be nearer to free.
 const AGED: Duration = Duration::from_secs(300);
 
 /// Places that are kept for a unit.
 #[derive(Debug)]
 pub(crate) struct Hold {
     rank: Rank,
+    /// What was asked for.
+    gang: Gang,
     assignments: Vec<Assignment>,
-    /// Evictions were asked for and may fail; a hold without them ends with the wait.
-    until: Option<Timestamp>,
+    /// Nobody was evicted for it: what runs there ends by itself.
+    pub(crate) is_patient: bool,
+    /// By then the evictions are carried out, or others are nearer to free.
+    until: Timestamp,
     pub(crate) says: PendingExplanation,
 }
 
@@ -76,9 +82,10 @@ impl Core {
     /// Does something with the holds that a unit may use lifted; those that are not its own return afterwards.
     pub(crate) fn without_holds<T>(&mut self, unit: &Unit, rank: Rank, work: impl FnOnce(&mut Self) -> T) -> T {
         let holds = std::mem::take(&mut self.holds);
-        let (lifted, kept): (BTreeMap<_, _>, BTreeMap<_, _>) = holds
-            .into_iter()
-            .partition(|(holder, hold)| holder == unit || rank.priority < hold.rank.priority);
+        let (lifted, kept): (BTreeMap<_, _>, BTreeMap<_, _>) = holds.into_iter().partition(|(holder, hold)| {
+            let goes_first = rank.priority < hold.rank.priority || (hold.is_patient && !rank.is_new);
+            holder == unit || goes_first
+        });
         lifted
             .values()
             .for_each(|hold| hold.give_back(self.state.mirror.cluster_mut()));
@@ -91,15 +98,40 @@ impl Core {
         done
     }
 
-    /// Ends the hold of a unit that is placed, or gone.
+    /// Ends the hold of a unit that is placed, or gone, or to be planned anew.
     pub(crate) fn end_hold(&mut self, unit: &Unit) {
         if let Some(hold) = self.holds.remove(unit) {
             hold.give_back(self.state.mirror.cluster_mut());
+            self.state.stir.is_unkept |= hold.is_patient;
             self.state
                 .stir
                 .room
                 .extend(hold.assignments.iter().map(|assignment| assignment.node));
         }
+    }
+
+    /// Ends the hold of a unit if its time is over.
+    pub(crate) fn end_old_hold(&mut self, unit: &Unit, now: Timestamp) {
+        if self.holds.get(unit).is_some_and(|hold| now >= hold.until) {
+            self.end_hold(unit);
+        }
+    }
+
+    /// Ends the hold of a unit for which nothing can be planned as it is. Evictions are under way: they end by themselves.
+    pub(crate) fn end_patient_hold(&mut self, unit: &Unit) {
+        if self.holds.get(unit).is_some_and(|hold| hold.is_patient) {
+            self.end_hold(unit);
+        }
+    }
+
+    /// Those who have waited long enough that a domain is kept for them, unless one is kept for somebody else.
+    pub(crate) fn next_to_keep(&self, now: Timestamp) -> Vec<(Rank, Unit)> {
+        if self.holds.values().any(|hold| hold.is_patient) {
+            return Vec::new();
+        }
+        let mut parked = self.queue.parked();
+        parked.retain(|(rank, unit)| now >= rank.since + AGED && matches!(self.queue.hope(unit), Some(Hope::Room(_))));
+        parked
     }
 
     /// Tries to make room for a unit that does not fit, or to keep some. What it says of that, if it does.
@@ -111,7 +143,7 @@ impl Core {
         now: Timestamp,
     ) -> Option<Decided> {
         if let Some(hold) = self.holds.get(unit) {
-            if hold.until.is_none_or(|until| now < until) {
+            if hold.gang == request.gang {
                 return Some(Decided::default());
             }
             self.end_hold(unit);
@@ -123,7 +155,7 @@ impl Core {
             && !self.state.waiting(unit).iter().any(|pod| pod.never_preempts());
         let is_aged = now >= rank.since + AGED;
         // One is kept at a time: it lies idle.
-        let may_keep = is_aged && self.holds.values().all(|hold| hold.until.is_some());
+        let may_keep = is_aged && self.holds.values().all(|hold| !hold.is_patient);
         if !is_aged {
             self.look_at(unit, rank.since + AGED);
         }
@@ -139,7 +171,7 @@ impl Core {
             && (outranks_some || !leaving.is_empty())
             && let Some(preemption) = self.plan(request, priority, (&running, &leaving))
         {
-            return Some(self.evict(unit, rank, (&candidates, preemption), now));
+            return Some(self.evict(unit, (rank, &request.gang), (&candidates, preemption), now));
         }
         running.iter_mut().for_each(|running| running.budgets.clear());
         if outranks_some {
@@ -153,7 +185,15 @@ impl Core {
         let preemption = self.plan(request, i32::MAX, (&running, &leaving))?;
         let message = format!("{} is kept for it until there is room", preemption.domain);
         let says = because(reason::QUEUED, message, Waiting::Wait);
-        self.hold(unit, rank, (preemption, says), None);
+        let hold = Hold {
+            rank,
+            gang: request.gang.clone(),
+            assignments: preemption.plan.assignments,
+            is_patient: true,
+            until: now + AGED,
+            says,
+        };
+        self.hold(unit, hold);
         None
     }
 
@@ -216,27 +256,16 @@ impl Core {
         self.state.budgets.relaxed(&going)
     }
 
-    fn hold(
-        &mut self,
-        unit: &Unit,
-        rank: Rank,
-        (preemption, says): (Preemption, PendingExplanation),
-        until: Option<Timestamp>,
-    ) {
-        let hold = Hold {
-            rank,
-            assignments: preemption.plan.assignments,
-            until,
-            says,
-        };
+    fn hold(&mut self, unit: &Unit, hold: Hold) {
         hold.take(self.state.mirror.cluster_mut());
+        self.look_at(unit, hold.until);
         self.holds.insert(unit.clone(), hold);
     }
 
     fn evict(
         &mut self,
         unit: &Unit,
-        rank: Rank,
+        (rank, gang): (Rank, &Gang),
         (candidates, preemption): (&[Candidate], Preemption),
         now: Timestamp,
     ) -> Decided {
@@ -267,9 +296,15 @@ impl Core {
             ),
         };
         let says = because(reason::PREEMPTING, message, Waiting::Wait);
-        let until = now + HOLD_MAX;
-        self.hold(unit, rank, (preemption, says), Some(until));
-        self.look_at(unit, until);
+        let hold = Hold {
+            rank,
+            gang: gang.clone(),
+            assignments: preemption.plan.assignments,
+            is_patient: false,
+            until: now + HOLD_MAX,
+            says,
+        };
+        self.hold(unit, hold);
         Decided {
             actions,
             notices: Vec::new(),

@@ -41,6 +41,10 @@ pub(crate) struct Stir {
     pub(crate) marks: BTreeSet<Mark>,
     /// A node came or changed, or a topology did.
     pub(crate) nodes: bool,
+    /// Nodes that changed or went: what is held on them may be of no use any more.
+    pub(crate) changed: BTreeSet<NodeId>,
+    /// Nothing is kept any more for one that has waited long: the next may have it.
+    pub(crate) is_unkept: bool,
     /// Pods may be evicted that could not be before: a disruption budget lets them go, or their priority is lower.
     pub(crate) victims: bool,
     /// A pod came that is to be placed, or one that was held back is not any more.
@@ -49,7 +53,8 @@ pub(crate) struct Stir {
 
 impl Stir {
     pub(crate) fn is_empty(&self) -> bool {
-        self.units.is_empty() && self.room.is_empty() && self.marks.is_empty() && !self.nodes && !self.victims
+        let is_any = self.nodes || self.victims || self.is_unkept;
+        !is_any && self.units.is_empty() && self.room.is_empty() && self.marks.is_empty() && self.changed.is_empty()
     }
 }
 
@@ -185,11 +190,12 @@ impl State {
         put(&mut self.nodes, name, node);
     }
 
-    /// A node that changes may take those who keep others away out of their domain.
+    /// A node that changes may take those who keep others away out of their domain, and what is held on it with it.
     fn leaves_domains(&mut self, node: &str) {
         let cluster = self.mirror.cluster();
         let marks = cluster.node(node).into_iter().flat_map(|node| cluster.marks_on(node));
         self.stir.marks.extend(marks);
+        self.stir.changed.extend(cluster.node(node));
     }
 
     /// A node says what its NUMA cells have left, or nothing any more. That may help whoever asks for cells; nobody else

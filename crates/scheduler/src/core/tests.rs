@@ -9,6 +9,7 @@ use super::*;
 use crate::seen::Kept;
 
 mod binds;
+mod holds;
 
 const RACK: &str = "example.com/rack";
 

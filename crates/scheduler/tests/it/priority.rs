@@ -214,3 +214,32 @@ async fn a_large_gang_is_not_starved_by_small_pods() {
     world.await_scheduled("large-0", ("True", "Placed")).await;
     world.audit();
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_member_that_a_running_gang_lost_returns_to_a_rack_that_is_kept_for_another() {
+    let world = World::new(nodes(1, 1, 2)).await;
+    world.create::<PodCliqueSet>(&set("a", 2, 8, "rack")).await;
+    world.await_scheduled("a-0", ("True", "Placed")).await;
+    world.create::<PodCliqueSet>(&set("b", 2, 8, "rack")).await;
+    world.await_scheduled("b-0", ("False", "InsufficientCapacity")).await;
+    tokio::time::sleep(Duration::from_secs(400)).await;
+    world.await_scheduled("b-0", ("False", "Queued")).await;
+    let lost = world
+        .list::<Pod>()
+        .await
+        .into_keys()
+        .find(|name| name.starts_with("a-"));
+    let lost = lost.expect("a pod of it");
+    let pods = world.all::<Pod>();
+    pods.delete(&lost, &DeleteParams::default()).await.expect("a deletion");
+    world
+        .eventually("the gang has two pods on nodes again", async |world| {
+            let uids = world.list::<Pod>().await;
+            !uids.contains_key(&lost) || world.nodes_of("a-").await.iter().flatten().count() == 2
+        })
+        .await;
+    world.settle().await;
+    assert_eq!(world.nodes_of("a-").await.iter().flatten().count(), 2);
+    assert_eq!(whole(&world, &["a", "b"]).await, 1);
+    world.audit();
+}

@@ -1,0 +1,150 @@
+//! Room that is kept for a gang that has waited long: for as long as it is of use, and against those who come after it.
+
+use super::*;
+
+/// Two nodes that pods of half a node fill, two on each, and a gang that needs a whole node and has waited for long. On
+/// the first node one is kept for it.
+fn kept_for_a_gang() -> (Table, Value, Vec<Value>) {
+    let mut table = Table::new(&[node("n0", "r0", "4"), node("n1", "r1", "4")]);
+    for name in ["s0", "s1", "s2", "s3"] {
+        let small = pod(name, "2", None);
+        table.see::<Pod>(&small);
+        let told = table.run();
+        let [bind] = &told[..] else { panic!("{told:?}") };
+        let (_, on) = bind.split_once('@').unwrap();
+        table.see::<Pod>(&bound(small, on));
+    }
+    let (gang, pods) = gang("g", 2, None);
+    table.see::<PodGang>(&gang);
+    pods.iter().for_each(|pod| table.see::<Pod>(pod));
+    let told = table.run();
+    assert!(told.iter().all(|told| !told.contains('@')), "it does not fit: {told:?}");
+    table.pass(301);
+    table.run();
+    assert_eq!(table.held(), ["n0"]);
+    (table, gang, pods)
+}
+
+fn bound(mut pod: Value, on: &str) -> Value {
+    pod["spec"]["nodeName"] = json!(on);
+    pod
+}
+
+/// A pod of half a node that nobody has waited for.
+fn late(table: &Table) -> Value {
+    let mut late = pod("late", "2", None);
+    late["metadata"]["creationTimestamp"] = json!(table.now);
+    late
+}
+
+impl Table {
+    /// The nodes on which something is kept.
+    fn held(&self) -> Vec<String> {
+        let cluster = self.core.state.mirror.cluster();
+        let is_held = |node: &grove_placement::NodeId| self.core.holds.values().any(|hold| hold.is_on(*node));
+        let held = cluster.nodes().filter(is_held);
+        held.map(|node| cluster.node_name(node).to_owned()).collect()
+    }
+
+    /// Somebody leaves the second node, and another one comes who could use that.
+    fn is_kept_on_the_second(&mut self) {
+        assert_eq!(self.held(), ["n1"]);
+        self.lose::<Pod>(&pod("s2", "2", None));
+        let late = late(self);
+        self.see::<Pod>(&late);
+        assert_eq!(self.run(), [""; 0], "half of the node is kept");
+        self.lose::<Pod>(&pod("s3", "2", None));
+        assert_eq!(self.run()[..2], ["g-0@n1", "g-1@n1"]);
+    }
+}
+
+#[test]
+fn what_is_kept_moves_when_its_node_goes() {
+    let (mut table, ..) = kept_for_a_gang();
+    table.lose::<Node>(&node("n0", "r0", "4"));
+    table.run();
+    table.is_kept_on_the_second();
+}
+
+#[test]
+fn what_is_kept_moves_when_its_node_is_cordoned() {
+    let (mut table, ..) = kept_for_a_gang();
+    let mut cordoned = node("n0", "r0", "4");
+    cordoned["spec"] = json!({"unschedulable": true});
+    table.see::<Node>(&cordoned);
+    table.run();
+    table.is_kept_on_the_second();
+}
+
+#[test]
+fn what_is_kept_moves_to_where_the_gang_is_nearer_to_fit_later() {
+    let (mut table, ..) = kept_for_a_gang();
+    // Somebody who is not ours to evict comes to stay.
+    table.lose::<Pod>(&pod("s0", "2", None));
+    table.lose::<Pod>(&pod("s1", "2", None));
+    table.see::<Pod>(&pod("stays", "4", Some("n0")));
+    table.run();
+    assert_eq!(table.held(), ["n0"]);
+    table.pass(301);
+    table.run();
+    table.is_kept_on_the_second();
+}
+
+/// One who waits for what is kept has it as soon as that is not.
+fn is_free_when(change: impl FnOnce(&mut Table, Value, Vec<Value>)) {
+    let (mut table, gang, pods) = kept_for_a_gang();
+    table.lose::<Pod>(&pod("s0", "2", None));
+    let late = late(&table);
+    table.see::<Pod>(&late);
+    assert_eq!(table.run(), [""; 0], "half of the node is kept");
+    change(&mut table, gang, pods);
+    assert!(table.run().contains(&"late@n0".to_owned()));
+    assert_eq!(table.held(), [""; 0]);
+}
+
+#[test]
+fn nothing_is_kept_for_a_gang_that_is_deleted() {
+    is_free_when(|table, gang, pods| {
+        table.lose::<PodGang>(&gang);
+        pods.iter().for_each(|pod| table.lose::<Pod>(pod));
+    });
+}
+
+#[test]
+fn nothing_is_kept_for_a_gang_that_lost_its_pods() {
+    is_free_when(|table, _, pods| table.lose::<Pod>(&pods[0]));
+}
+
+#[test]
+fn nothing_is_kept_for_a_gang_that_asks_for_what_no_node_has() {
+    is_free_when(|table, _, pods| {
+        for mut pod in pods {
+            pod["spec"]["nodeSelector"] = json!({"disk": "golden"});
+            table.see::<Pod>(&pod);
+        }
+    });
+}
+
+#[test]
+fn when_nothing_is_kept_any_more_the_next_that_has_waited_long_has_its_turn() {
+    let (mut table, gang_g, pods_g) = kept_for_a_gang();
+    let (gang_h, pods_h) = gang("h", 2, None);
+    table.see::<PodGang>(&gang_h);
+    pods_h.iter().for_each(|pod| table.see::<Pod>(pod));
+    table.run();
+    assert!(
+        !table
+            .core
+            .holds
+            .contains_key(&Unit::Gang(grove_runtime::ObjectKey::new("ns", "h")))
+    );
+    table.lose::<PodGang>(&gang_g);
+    pods_g.iter().for_each(|pod| table.lose::<Pod>(pod));
+    table.run();
+    assert!(
+        table
+            .core
+            .holds
+            .contains_key(&Unit::Gang(grove_runtime::ObjectKey::new("ns", "h")))
+    );
+}
