@@ -38,6 +38,10 @@ impl Core {
         }
         self.end_old_hold(unit, now);
         let standing = self.standing(&gang);
+        if standing.bound == 0 {
+            // What its status says is of pods that are gone.
+            self.records.entry(unit.clone()).or_default().was_whole = Some(false);
+        }
         if let Some(decided) = self.release(unit, &gang, &standing, now) {
             return decided;
         }
@@ -260,7 +264,7 @@ impl Core {
 
     /// A gang that never was whole does not keep the places of a few: after a grace they are given back.
     fn release(&mut self, unit: &Unit, gang: &PodGang, standing: &Standing, now: Timestamp) -> Option<Decided> {
-        if standing.bound == 0 || standing.is_whole || was_whole(gang) {
+        if standing.bound == 0 || standing.is_whole || self.was_whole(unit, gang) {
             return None;
         }
         let pods = gang.spec.pod_groups.iter().flat_map(|group| self.state.listed(group));
@@ -276,6 +280,12 @@ impl Core {
             actions: bound.into_iter().map(|pod| Action::Release { pod }).collect(),
             notices: Vec::new(),
         })
+    }
+
+    /// Whether the gang once had its minimum and has kept some of it since. Its status is late, and may not be written.
+    pub(crate) fn was_whole(&self, unit: &Unit, gang: &PodGang) -> bool {
+        let known = self.records.get(unit).and_then(|record| record.was_whole);
+        known.unwrap_or_else(|| was_whole(gang))
     }
 
     fn why_not(&self, gang: &PodGang, not_placeable: &NotPlaceable) -> PendingExplanation {
@@ -315,7 +325,7 @@ impl Core {
     }
 }
 
-/// Whether the gang once had its minimum.
+/// Whether the gang once had its minimum, as its status says.
 pub(crate) fn was_whole(gang: &PodGang) -> bool {
     Statement::stored(gang).is_some_and(|said| said.is_scheduled || said.reason == MEMBERS_MISSING)
 }

@@ -124,6 +124,8 @@ pub(crate) struct Record {
     pub(crate) to_say: Option<Statement>,
     /// When it was last explained.
     pub(crate) explained_at: Option<Timestamp>,
+    /// Whether it once had its minimum and has kept some of it since; none: its status tells.
+    pub(crate) was_whole: Option<bool>,
     /// What it lacks, as long as it has not all the pods that it needs.
     pub(crate) unformed: Option<Unformed>,
     /// How well it lies, as long as it is placed.

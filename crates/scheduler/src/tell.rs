@@ -14,7 +14,6 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Resource;
 
-use crate::attempt::was_whole;
 use crate::core::{Core, Decided, Standing};
 use crate::quality::Quality;
 use crate::queue::{Hope, Rank, Unit};
@@ -53,6 +52,7 @@ impl Core {
         };
         let scopes = request.report(self.state.mirror.cluster(), &[]);
         let record = self.records.entry(unit.clone()).or_default();
+        record.was_whole = Some(true);
         record.quality = Quality::of(&scopes);
         let regret = record.regret.clone();
         let mut statement = Statement::placed(&scopes, score(&scopes), regret.as_deref());
@@ -75,7 +75,7 @@ impl Core {
             return Decided::default();
         }
         let statement = Statement::pending(pending);
-        let statement = match standing.bound > 0 && was_whole(gang) {
+        let statement = match standing.bound > 0 && self.was_whole(unit, gang) {
             true => statement.members_missing(),
             false => statement,
         };

@@ -10,6 +10,7 @@ use crate::seen::Kept;
 
 mod binds;
 mod holds;
+mod wholeness;
 
 const RACK: &str = "example.com/rack";
 
@@ -47,7 +48,8 @@ impl Table {
         self.core.see(K::seen(key, None));
     }
 
-    /// Decides until there is nothing to decide: "one@n0" for a bind, "-one" for an eviction, and what is said.
+    /// Decides until there is nothing to decide: "one@n0" for a bind, "-one" for an eviction, "!one" for a release, and
+    /// what is said.
     fn run(&mut self) -> Vec<String> {
         let mut told = Vec::new();
         while let Some(decided) = self.core.step(self.now) {
@@ -59,6 +61,10 @@ impl Table {
                     }
                     Action::Evict { pod } => {
                         told.push(format!("-{}", pod.name()));
+                        Done::Other
+                    }
+                    Action::Release { pod } => {
+                        told.push(format!("!{}", pod.name()));
                         Done::Other
                     }
                     Action::Say { gang, statement } => {
