@@ -64,6 +64,9 @@ pub enum Done {
     Other,
 }
 
+/// How often a pod is marked that changes meanwhile: then somebody else is at it.
+const MARKS_MAX: usize = 4;
+
 /// How requests are sent.
 #[derive(Clone)]
 pub(crate) struct Writer {
@@ -177,25 +180,37 @@ impl Writer {
         }
     }
 
+    /// For a pod that has no node only: it may have been bound since this was decided, so the version is named that is
+    /// known to have none.
     async fn mark(&self, pod: &KeptPod, message: &str, now: Timestamp) -> Done {
-        let patch = json!({
-            "metadata": {"uid": pod.uid()},
-            "status": {"conditions": [{
-                "type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message,
-                "lastTransitionTime": now,
-            }]},
-        });
+        let (api, name) = (self.pods(pod), pod.name());
         let parameters = PatchParams {
             field_manager: Some(self.manager.clone()),
             ..PatchParams::default()
         };
-        let name = pod.name();
-        let written = self
-            .pods(pod)
-            .patch_status(name, &parameters, &Patch::Strategic(patch))
-            .await;
-        if let Err(error) = written {
+        let mut version = pod.version().to_owned();
+        for _ in 0..MARKS_MAX {
+            let patch = json!({
+                "metadata": {"uid": pod.uid(), "resourceVersion": version},
+                "status": {"conditions": [{
+                    "type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message,
+                    "lastTransitionTime": now,
+                }]},
+            });
+            let error = match api.patch_status(name, &parameters, &Patch::Strategic(patch)).await {
+                Ok(_) => break,
+                Err(kube::Error::Api(status)) if status.code == 409 => match found(&api, pod).await {
+                    Ok(Some(found)) if found.is_live() && !found.has_place() => {
+                        found.version().clone_into(&mut version);
+                        continue;
+                    }
+                    Ok(_) => break,
+                    Err(error) => error,
+                },
+                Err(error) => error,
+            };
             tracing::debug!(pod = name, %error, "a pod could not be marked");
+            break;
         }
         Done::Other
     }
