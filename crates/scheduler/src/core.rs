@@ -113,7 +113,9 @@ pub(crate) struct Record {
     uid: Option<String>,
     /// Binds that are under way.
     pub(crate) binding: usize,
-    /// Binds that failed since the last one that went well.
+    /// Some of them were refused.
+    is_refused: bool,
+    /// Attempts whose binds failed since the last one that went well.
     pub(crate) failures: u32,
     /// What its status says, or will once the write that is under way has ended.
     pub(crate) said: Option<Statement>,
@@ -234,20 +236,24 @@ impl Core {
         let Some(unit) = self.state.unit_of(pod) else { return };
         let record = self.records.entry(unit.clone()).or_default();
         record.binding = record.binding.saturating_sub(1);
-        match result {
-            Ok(()) => record.failures = 0,
-            Err(why) => {
-                record.failures += 1;
-                let wait = Backoff::OBJECT.after(record.failures);
-                tracing::warn!(%unit, pod = pod.name(), why, ?wait, "a bind was refused; placing it again");
-                if let Some(rank) = self.rank(&unit) {
-                    self.queue.wait(unit.clone(), rank, now + wait);
-                }
+        if let Err(why) = result {
+            tracing::warn!(%unit, pod = pod.name(), why, "a bind was refused; placing it again");
+            record.is_refused = true;
+        }
+        if record.binding > 0 {
+            return;
+        }
+        // However many of the gang were refused, it is one attempt that failed.
+        if std::mem::take(&mut record.is_refused) {
+            record.failures += 1;
+            let wait = Backoff::OBJECT.after(record.failures);
+            if let Some(rank) = self.rank(&unit) {
+                self.queue.wait(unit.clone(), rank, now + wait);
             }
+        } else {
+            record.failures = 0;
         }
-        if self.records.get(&unit).is_some_and(|record| record.binding == 0) {
-            self.state.stir.units.insert(unit);
-        }
+        self.state.stir.units.insert(unit);
     }
 
     /// The next decision; none if there is nothing to decide before something changes, or [`Core::next_at`].

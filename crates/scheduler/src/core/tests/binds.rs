@@ -35,3 +35,45 @@ fn a_pod_that_is_gone_when_its_answer_comes_holds_no_place() {
     table.see::<Pod>(&second);
     assert_eq!(table.run(), ["p@n0"]);
 }
+
+#[test]
+fn a_gang_all_of_whose_binds_are_refused_has_failed_once() {
+    let mut table = Table::new(&[node("n0", "r0", "16")]);
+    let (gang, pods) = gang("g", 8, None);
+    table.see::<PodGang>(&gang);
+    pods.iter().for_each(|pod| table.see::<Pod>(pod));
+    for wait in [50, 100, 200] {
+        let binds = table.decide();
+        assert_eq!(binds.len(), 8);
+        for action in binds {
+            let Action::Bind { pod, .. } = action else {
+                panic!("{action:?}")
+            };
+            let why = "no".to_owned();
+            table.core.done(Done::Refused { pod, why }, table.now);
+        }
+        assert!(table.decide().is_empty(), "after a failure it waits");
+        let due = table.now + Duration::from_millis(wait);
+        assert_eq!(table.core.queue.next_at(), Some(due));
+        table.now = due;
+    }
+}
+
+#[test]
+fn a_gang_one_of_whose_binds_is_refused_waits_though_the_others_went_well() {
+    let mut table = Table::new(&[node("n0", "r0", "16")]);
+    let (gang, pods) = gang("g", 2, None);
+    table.see::<PodGang>(&gang);
+    pods.iter().for_each(|pod| table.see::<Pod>(pod));
+    let mut binds = table.decide().into_iter();
+    let (Some(Action::Bind { pod: first, .. }), Some(Action::Bind { pod: second, .. })) = (binds.next(), binds.next())
+    else {
+        panic!("two binds");
+    };
+    let why = "no".to_owned();
+    table.core.done(Done::Refused { pod: first, why }, table.now);
+    table.core.done(Done::Bound { pod: second }, table.now);
+    assert!(table.decide().is_empty());
+    table.now += Duration::from_millis(50);
+    assert!(matches!(&table.decide()[..], [Action::Bind { .. }]));
+}
