@@ -1,6 +1,7 @@
 //! One try to place a unit, and what follows from its outcome.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use grove_api::config::ScaleOut;
 use grove_api::podgang::{PendingExplanation, Waiting};
@@ -20,6 +21,9 @@ use crate::write::Action;
 /// Requests that did not fit and are remembered; more are simply tried.
 const REFUSED_MAX: usize = 64;
 
+/// How long an answer to a bind may take and still be expected: an API server gives up on a request after a minute.
+pub(crate) const ANSWER_MAX: Duration = Duration::from_secs(60);
+
 /// What the engine says.
 enum Answer {
     Placed(Plan),
@@ -32,17 +36,19 @@ impl Core {
         let Some(gang) = self.state.gang_of(unit) else {
             return self.say_orphaned(unit, now);
         };
+        let standing = self.standing(&gang);
         if self.records.entry(unit.clone()).or_default().binding > 0 {
-            // The last of the answers brings it back.
-            return Decided::default();
+            // The last of the answers brings it back. Should it never come, what is bound does not wait for it.
+            let grace = self.policy.grace + ANSWER_MAX;
+            let released = self.release(unit, &gang, (standing.is_bound, grace), now);
+            return released.unwrap_or_default();
         }
         self.end_old_hold(unit, now);
-        let standing = self.standing(&gang);
         if standing.bound == 0 {
             // What its status says is of pods that are gone.
             self.records.entry(unit.clone()).or_default().was_whole = Some(false);
         }
-        if let Some(decided) = self.release(unit, &gang, &standing, now) {
+        if let Some(decided) = self.release(unit, &gang, (standing.is_whole, self.policy.grace), now) {
             return decided;
         }
         if let Some(decided) = self.unpin(unit, &gang, &standing, now) {
@@ -67,7 +73,7 @@ impl Core {
             }
             Answer::Placed(plan) => {
                 self.end_hold(unit);
-                self.bind(unit, &gang, &request, &plan)
+                self.bind(unit, &gang, (&request, &plan), now)
             }
             Answer::Infeasible => {
                 self.queue.park(unit.clone(), rank, Hope::Room(shapes(&request.gang)));
@@ -164,7 +170,7 @@ impl Core {
         ))
     }
 
-    fn bind(&mut self, unit: &Unit, gang: &PodGang, request: &GangRequest, plan: &Plan) -> Decided {
+    fn bind(&mut self, unit: &Unit, gang: &PodGang, (request, plan): (&GangRequest, &Plan), now: Timestamp) -> Decided {
         let is_first = request.gang.pod_groups.iter().all(|group| group.bound.is_empty());
         let regret = is_first.then(|| self.regret(request, plan));
         let bindings = request.bindings(self.state.mirror.cluster(), plan);
@@ -182,11 +188,10 @@ impl Core {
             }
         }
         tracing::debug!(%unit, pods = actions.len(), "placed");
-        let record = self.records.entry(unit.clone()).or_default();
-        record.binding += actions.len();
         if let Some(regret) = regret {
-            record.regret = regret;
+            self.records.entry(unit.clone()).or_default().regret = regret;
         }
+        self.bind_begins(unit, actions.len(), now);
         Decided {
             actions,
             notices: Vec::new(),
@@ -263,14 +268,20 @@ impl Core {
     }
 
     /// A gang that never was whole does not keep the places of a few: after a grace they are given back.
-    fn release(&mut self, unit: &Unit, gang: &PodGang, standing: &Standing, now: Timestamp) -> Option<Decided> {
-        if standing.bound == 0 || standing.is_whole || self.was_whole(unit, gang) {
+    fn release(
+        &mut self,
+        unit: &Unit,
+        gang: &PodGang,
+        (is_enough, grace): (bool, Duration),
+        now: Timestamp,
+    ) -> Option<Decided> {
+        if is_enough || self.was_whole(unit, gang) {
             return None;
         }
         let pods = gang.spec.pod_groups.iter().flat_map(|group| self.state.listed(group));
         let bound: Vec<_> = pods.filter(|pod| pod.has_place()).cloned().collect();
         let last = bound.iter().map(|pod| pod.bound_at().unwrap_or(now)).max()?;
-        let until = last + self.policy.grace;
+        let until = last + grace;
         if now < until {
             self.look_at(unit, until);
             return None;

@@ -20,6 +20,7 @@ use grove_topology::resolve::default_reference;
 use jiff::Timestamp;
 use kube::ResourceExt;
 
+use crate::attempt::ANSWER_MAX;
 use crate::hand::Hand;
 use crate::pod::KeptPod;
 use crate::preempt::Hold;
@@ -113,6 +114,8 @@ pub(crate) struct Record {
     uid: Option<String>,
     /// Binds that are under way.
     pub(crate) binding: usize,
+    /// When it is looked at though they are not answered.
+    bind_due: Option<Timestamp>,
     /// Some of them were refused.
     is_refused: bool,
     /// Attempts whose binds failed since the last one that went well.
@@ -243,6 +246,9 @@ impl Core {
         if record.binding > 0 {
             return;
         }
+        if let Some(due) = record.bind_due.take() {
+            self.timers.remove(&(due, unit.clone()));
+        }
         // However many of the gang were refused, it is one attempt that failed.
         if std::mem::take(&mut record.is_refused) {
             record.failures += 1;
@@ -254,6 +260,15 @@ impl Core {
             record.failures = 0;
         }
         self.state.stir.units.insert(unit);
+    }
+
+    /// So many binds of a unit are about to be sent.
+    pub(crate) fn bind_begins(&mut self, unit: &Unit, binds: usize, now: Timestamp) {
+        let due = now + self.policy.grace + ANSWER_MAX;
+        let record = self.records.entry(unit.clone()).or_default();
+        record.binding += binds;
+        record.bind_due = Some(due);
+        self.look_at(unit, due);
     }
 
     /// The next decision; none if there is nothing to decide before something changes, or [`Core::next_at`].

@@ -1,5 +1,6 @@
 //! What follows from the answers to binds.
 
+use super::wholeness::bound;
 use super::*;
 
 impl Table {
@@ -76,4 +77,37 @@ fn a_gang_one_of_whose_binds_is_refused_waits_though_the_others_went_well() {
     assert!(table.decide().is_empty());
     table.now += Duration::from_millis(50);
     assert!(matches!(&table.decide()[..], [Action::Bind { .. }]));
+}
+
+#[test]
+fn a_part_of_a_gang_is_released_though_the_bind_of_the_rest_is_never_answered() {
+    let mut table = Table::new(&[node("n0", "r0", "16")]);
+    let (gang, pods) = gang("g", 2, None);
+    table.see::<PodGang>(&gang);
+    pods.iter().for_each(|pod| table.see::<Pod>(pod));
+    let Some(Action::Bind { pod, .. }) = table.decide().into_iter().next() else {
+        panic!("a bind");
+    };
+    table.pass(1);
+    let name = pod.name().to_owned();
+    table.core.done(Done::Bound { pod }, table.now);
+    let seen = pods
+        .iter()
+        .find(|pod| pod["metadata"]["name"] == name.as_str())
+        .unwrap();
+    table.see::<Pod>(&bound(seen.clone(), "n0", table.now));
+    table.pass(89);
+    assert_eq!(table.run(), [""; 0], "the answer may be on its way");
+    table.pass(1);
+    assert_eq!(table.run(), [format!("!{name}")]);
+}
+
+#[test]
+fn binds_that_are_answered_leave_nothing_to_look_at() {
+    let mut table = Table::new(&[node("n0", "r0", "16")]);
+    let (gang, pods) = gang("g", 2, None);
+    table.see::<PodGang>(&gang);
+    pods.iter().for_each(|pod| table.see::<Pod>(pod));
+    table.run();
+    assert_eq!(table.core.next_at(), None);
 }
