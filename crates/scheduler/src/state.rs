@@ -271,9 +271,7 @@ impl State {
         self.pods.remove(key);
         let Some(unit) = self.unit_of(old) else { return };
         if let Unit::Gang(gang) = &unit {
-            if let Some(members) = self.members.get_mut(gang) {
-                members.remove(key);
-            }
+            drop_member(&mut self.members, gang, key);
             // The gangs of a replica hold each other in place.
             self.stir.units.extend(self.siblings(gang).into_iter().map(Unit::Gang));
         }
@@ -293,10 +291,8 @@ impl State {
             (Some(old), Some(new)) => !is_same(old, new),
             _ => true,
         };
-        if let Some(replica) = old.and_then(|old| replica_of(old))
-            && let Some(gangs) = self.replicas.get_mut(&replica)
-        {
-            gangs.remove(&key);
+        if let Some(replica) = old.and_then(|old| replica_of(old)) {
+            drop_member(&mut self.replicas, &replica, &key);
         }
         if let Some(replica) = gang.as_ref().and_then(|gang| replica_of(gang)) {
             self.replicas.entry(replica).or_default().insert(key.clone());
@@ -436,6 +432,12 @@ impl State {
         mirror.gang(gang, |key| pods.get(key).filter(is_shown).map(|pod| &**pod))
     }
 
+    /// Names of gangs and replicas of which something is known.
+    #[cfg(test)]
+    pub(crate) fn remembered(&self) -> usize {
+        self.members.len() + self.replicas.len()
+    }
+
     /// The pods that a gang lists and that live, by pod-group.
     pub(crate) fn listed<'a>(&'a self, group: &'a PodGroup) -> impl Iterator<Item = &'a Arc<KeptPod>> {
         let pods = group
@@ -508,6 +510,16 @@ fn put<V>(map: &mut BTreeMap<String, Arc<V>>, name: &str, object: Option<Arc<V>>
         Some(object) => map.insert(name.to_owned(), object),
         None => map.remove(name),
     };
+}
+
+/// Takes one out of a set, and the set with the last of it: names never come back.
+fn drop_member<K: Ord, V: Ord>(sets: &mut BTreeMap<K, BTreeSet<V>>, key: &K, member: &V) {
+    if let Some(set) = sets.get_mut(key) {
+        set.remove(member);
+        if set.is_empty() {
+            sets.remove(key);
+        }
+    }
 }
 
 pub(crate) fn pod_key(key: ObjectKey) -> PodKey {

@@ -328,3 +328,21 @@ fn a_gang_in_which_nothing_happens_is_spoken_of_however_busy_others_are() {
     }
     assert_eq!(told, [(60, "pod-group a has 1 of the 2 pods that it needs".to_owned())]);
 }
+
+#[test]
+fn nothing_is_left_of_gangs_that_are_gone() {
+    let mut table = Table::new(&[node("n0", "r0", "8")]);
+    for name in ["a", "b"] {
+        let (mut gang, pods) = gang(name, 2, None);
+        gang["metadata"]["labels"] =
+            json!({"app.kubernetes.io/part-of": name, "grove.io/podcliqueset-replica-index": "0"});
+        table.see::<PodGang>(&gang);
+        pods.iter().for_each(|pod| table.see::<Pod>(pod));
+        table.run();
+        pods.iter().for_each(|pod| table.lose::<Pod>(pod));
+        table.lose::<PodGang>(&gang);
+        table.run();
+    }
+    assert_eq!(table.core.state.remembered(), 0);
+    assert!(table.core.records.is_empty());
+}
