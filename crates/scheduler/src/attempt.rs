@@ -194,7 +194,7 @@ impl Core {
         self.bind_begins(unit, actions.len(), now);
         Decided {
             actions,
-            notices: Vec::new(),
+            ..Decided::default()
         }
     }
 
@@ -246,7 +246,7 @@ impl Core {
         tracing::warn!(%unit, pods = actions.len(), "pinned pods were not bound in time; they are placed again");
         Some(Decided {
             actions,
-            notices: Vec::new(),
+            ..Decided::default()
         })
     }
 
@@ -289,7 +289,7 @@ impl Core {
         tracing::warn!(%unit, pods = bound.len(), "not whole after the grace; its pods are released");
         Some(Decided {
             actions: bound.into_iter().map(|pod| Action::Release { pod }).collect(),
-            notices: Vec::new(),
+            ..Decided::default()
         })
     }
 

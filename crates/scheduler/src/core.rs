@@ -88,6 +88,8 @@ impl Policy {
 pub struct Decided {
     pub actions: Vec<Action>,
     pub notices: Vec<Notice>,
+    /// How long a gang had waited that is placed for the first time.
+    pub waited: Option<Duration>,
 }
 
 /// Who there is, for people who watch from afar.
@@ -125,8 +127,12 @@ pub(crate) struct Record {
     pub(crate) is_writing: bool,
     /// Writes of its status that failed since the last one that went well.
     unwritten: u32,
-    /// What its status should say once the present write has ended.
-    pub(crate) to_say: Option<Statement>,
+    /// Its status should say something else once the present write has ended.
+    pub(crate) has_more_to_say: bool,
+    /// The outcome that the last Event told of, whether or not the status could be written.
+    pub(crate) told: Option<String>,
+    /// How long it waited to be placed is counted.
+    pub(crate) is_counted: bool,
     /// When it was last explained.
     pub(crate) explained_at: Option<Timestamp>,
     /// Whether it once had its minimum and has kept some of it since; none: its status tells.
@@ -211,7 +217,7 @@ impl Core {
                 record.is_writing = false;
                 if is_written {
                     record.unwritten = 0;
-                    if record.to_say.is_some() {
+                    if record.has_more_to_say {
                         self.state.stir.units.insert(unit);
                     }
                 } else {

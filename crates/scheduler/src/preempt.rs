@@ -307,7 +307,7 @@ impl Core {
         self.hold(unit, hold);
         Decided {
             actions,
-            notices: Vec::new(),
+            ..Decided::default()
         }
     }
 

@@ -28,7 +28,6 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::attempt::was_whole;
 use crate::core::{Core, Decided, Policy};
 use crate::metrics::Metrics;
 use crate::seen::{Kept, Seen};
@@ -149,7 +148,9 @@ impl Scheduler {
             if let Some(decided) = core.step(now) {
                 let metrics = &self.settings.metrics;
                 metrics.decided(result(&decided), begun.elapsed(), core.visited());
-                waits(&decided, now).for_each(|wait| metrics.waited(&self.settings.policy.name, wait));
+                if let Some(wait) = decided.waited {
+                    metrics.waited(&self.settings.policy.name, wait);
+                }
                 let ended = (self.settings.clock)();
                 let what = (result(&decided), core.visited());
                 let binds = steps::planned(&self.settings.tracer, core.tried().as_deref(), (now, ended), what);
@@ -237,17 +238,6 @@ fn result(decided: &Decided) -> &'static str {
     }
 }
 
-/// How long the gangs had waited that are said to be placed for the first time.
-fn waits(decided: &Decided, now: Timestamp) -> impl Iterator<Item = Duration> {
-    decided.actions.iter().filter_map(move |action| match action {
-        Action::Say { gang, statement } if statement.is_scheduled && !was_whole(gang) => {
-            let made = gang.metadata.creation_timestamp.as_ref()?;
-            Some(wait(made.0, now))
-        }
-        _ => None,
-    })
-}
-
 /// Requests that are under way.
 struct Requests {
     writer: Writer,
@@ -306,7 +296,7 @@ impl Requests {
     }
 }
 
-fn wait(now: Timestamp, at: Timestamp) -> Duration {
+pub(crate) fn wait(now: Timestamp, at: Timestamp) -> Duration {
     Duration::try_from(at.duration_since(now)).unwrap_or(Duration::ZERO)
 }
 

@@ -14,9 +14,11 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Resource;
 
+use crate::attempt::was_whole;
 use crate::core::{Core, Decided, Standing};
 use crate::quality::Quality;
 use crate::queue::{Hope, Rank, Unit};
+use crate::scheduler::wait;
 use crate::statement::{Statement, because, proven, reason};
 use crate::write::Action;
 
@@ -53,13 +55,19 @@ impl Core {
         let scopes = request.report(self.state.mirror.cluster(), &[]);
         let record = self.records.entry(unit.clone()).or_default();
         record.was_whole = Some(true);
+        let is_first = !std::mem::replace(&mut record.is_counted, true) && !was_whole(gang);
         record.quality = Quality::of(&scopes);
         let regret = record.regret.clone();
         let mut statement = Statement::placed(&scopes, score(&scopes), regret.as_deref());
         if let Some(stored) = Statement::stored(gang).filter(|_| regret.is_none()) {
             statement.keep_regret(stored);
         }
-        self.say(unit, gang, statement, now)
+        let made = gang.metadata.creation_timestamp.as_ref();
+        let made = made.filter(|_| is_first && matches!(unit, Unit::Gang(_)));
+        Decided {
+            waited: made.map(|made| wait(made.0, now)),
+            ..self.say(unit, gang, statement, now)
+        }
     }
 
     pub(crate) fn say_pending(
@@ -183,16 +191,19 @@ impl Core {
             Unit::Pod(_) => None,
         };
         let said = record.said.clone().or_else(stored);
-        record.to_say = None;
+        record.has_more_to_say = false;
         if said.as_ref().is_some_and(|said| said.says_the_same(&statement)) {
             record.said = said;
             return decided;
         }
         if record.is_writing {
-            record.to_say = Some(statement);
+            record.has_more_to_say = true;
             return decided;
         }
-        let is_other_outcome = said.is_none_or(|said| said.reason != statement.reason);
+        // A write that failed is tried again; what came of the gang is the same.
+        let told = record.told.take().or_else(|| said.map(|said| said.reason));
+        let is_other_outcome = told.as_ref() != Some(&statement.reason);
+        record.told = Some(statement.reason.clone());
         record.said = Some(statement.clone());
         if is_other_outcome {
             decided.notices.extend(self.notice(unit, gang, &statement, now));

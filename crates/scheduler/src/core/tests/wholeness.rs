@@ -58,3 +58,46 @@ fn a_gang_all_of_whose_pods_are_new_is_not_whole_for_what_its_status_said_of_the
     table.pass(1);
     assert_eq!(table.run(), ["!g-0"]);
 }
+
+#[test]
+fn an_outcome_is_told_and_counted_once_however_often_its_status_is_written() {
+    let mut table = Table::new(&[node("n0", "r0", "4")]);
+    let (mut gang, pods) = gang("g", 1, None);
+    gang["metadata"]["creationTimestamp"] = json!(table.now);
+    table.see::<PodGang>(&gang);
+    table.see::<Pod>(&pods[0]);
+    let (mut writes, mut notices, mut waited) = (0, 0, Vec::new());
+    table.pass(7);
+    table.run_first_bind(&pods[0]);
+    for _ in 0..3 {
+        while let Some(decided) = table.core.step(table.now) {
+            notices += decided.notices.len();
+            waited.extend(decided.waited);
+            for action in decided.actions {
+                let Action::Say { gang, .. } = action else { continue };
+                writes += 1;
+                let failed = Done::Said {
+                    gang: grove_runtime::ObjectKey::of(&gang.metadata),
+                    uid: gang.uid().unwrap_or_default(),
+                    is_written: false,
+                };
+                table.core.done(failed, table.now);
+            }
+        }
+        table.pass(1);
+    }
+    assert_eq!((writes, notices), (3, 1));
+    assert_eq!(waited, [Duration::from_secs(7)]);
+}
+
+impl Table {
+    /// Lets the first bind go well, and the pod be seen.
+    fn run_first_bind(&mut self, seen: &Value) {
+        let decided = self.core.step(self.now).unwrap();
+        let Some(Action::Bind { pod, node }) = decided.actions.into_iter().next() else {
+            panic!("a bind");
+        };
+        self.core.done(Done::Bound { pod }, self.now);
+        self.see::<Pod>(&bound(seen.clone(), &node, self.now));
+    }
+}
