@@ -237,6 +237,7 @@ impl Core {
                     self.look_at(&unit, now + wait);
                 }
             }
+            Done::Stays { pod, room_for } => self.evict_later(&room_for, pod, now),
             Done::Other => {}
         }
     }

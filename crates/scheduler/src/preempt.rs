@@ -11,7 +11,7 @@
 //! Pods that are being deleted are as good as gone, whoever deletes them: a scheduler that comes after the evictions of
 //! another one finds the room that is being made, and evicts nobody else.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,6 +19,7 @@ use grove_api::PodGang;
 use grove_api::podgang::{PendingExplanation, Waiting};
 use grove_kubeplace::{GangRequest, PodKey};
 use grove_placement::{Amounts, Assignment, Cluster, Gang, NodeId, Preemption, PreemptionRequest, Running, preempt};
+use grove_runtime::Backoff;
 use jiff::Timestamp;
 
 use crate::core::{Core, Decided};
@@ -45,7 +46,19 @@ pub(crate) struct Hold {
     pub(crate) is_patient: bool,
     /// By then the evictions are carried out, or others are nearer to free.
     until: Timestamp,
+    evictions: Evictions,
     pub(crate) says: PendingExplanation,
+}
+
+/// What became of those who were asked to go.
+#[derive(Debug, Default)]
+struct Evictions {
+    /// UIDs of all of them.
+    victims: BTreeSet<String>,
+    /// Those who could not be asked, or were not allowed to go, and when they are asked again.
+    again: Vec<Arc<KeptPod>>,
+    again_at: Option<Timestamp>,
+    failures: u32,
 }
 
 impl Hold {
@@ -144,7 +157,7 @@ impl Core {
     ) -> Option<Decided> {
         if let Some(hold) = self.holds.get(unit) {
             if hold.gang == request.gang {
-                return Some(Decided::default());
+                return Some(self.evict_again(unit, now));
             }
             self.end_hold(unit);
         }
@@ -191,6 +204,7 @@ impl Core {
             assignments: preemption.plan.assignments,
             is_patient: true,
             until: now + AGED,
+            evictions: Evictions::default(),
             says,
         };
         self.hold(unit, hold);
@@ -269,8 +283,7 @@ impl Core {
         (candidates, preemption): (&[Candidate], Preemption),
         now: Timestamp,
     ) -> Decided {
-        let mut actions = Vec::new();
-        let mut names = Vec::new();
+        let (mut actions, mut names, mut victims) = (Vec::new(), Vec::new(), BTreeSet::new());
         for victim in &preemption.victims {
             let candidate = &candidates[victim.running];
             names.push(candidate.unit.to_string());
@@ -281,7 +294,11 @@ impl Core {
                     .into_iter()
                     .flatten();
                 let going = pods.take(assignment.pods as usize).cloned();
-                actions.extend(going.map(|pod| Action::Evict { pod }));
+                for pod in going {
+                    victims.insert(pod.uid().to_owned());
+                    let room_for = unit.clone();
+                    actions.push(Action::Evict { pod, room_for });
+                }
             }
         }
         names.sort();
@@ -302,11 +319,54 @@ impl Core {
             assignments: preemption.plan.assignments,
             is_patient: false,
             until: now + HOLD_MAX,
+            evictions: Evictions {
+                victims,
+                ..Evictions::default()
+            },
             says,
         };
         self.hold(unit, hold);
         Decided {
             actions,
+            ..Decided::default()
+        }
+    }
+
+    /// A pod could not be evicted: it is asked again after a while, as long as the room is wanted.
+    pub(crate) fn evict_later(&mut self, unit: &Unit, pod: Arc<KeptPod>, now: Timestamp) {
+        let evictions = self.holds.get_mut(unit).map(|hold| &mut hold.evictions);
+        let Some(evictions) = evictions.filter(|evictions| evictions.victims.contains(pod.uid())) else {
+            return;
+        };
+        evictions.again.push(pod);
+        if evictions.again_at.is_none() {
+            evictions.failures += 1;
+            let at = now + Backoff::OBJECT.after(evictions.failures);
+            evictions.again_at = Some(at);
+            self.look_at(unit, at);
+        }
+    }
+
+    fn evict_again(&mut self, unit: &Unit, now: Timestamp) -> Decided {
+        let evictions = self.holds.get_mut(unit).map(|hold| &mut hold.evictions);
+        let due = evictions.filter(|evictions| evictions.again_at.is_some_and(|at| now >= at));
+        let Some(evictions) = due else {
+            return Decided::default();
+        };
+        evictions.again_at = None;
+        let again = std::mem::take(&mut evictions.again).into_iter();
+        let pods = &self.state.pods;
+        let stays = |pod: &Arc<KeptPod>| {
+            let known = pods.get(pod.key());
+            known.is_some_and(|known| known.uid() == pod.uid() && known.is_live())
+        };
+        let room_for = unit;
+        let actions = again.filter(stays).map(|pod| Action::Evict {
+            pod,
+            room_for: room_for.clone(),
+        });
+        Decided {
+            actions: actions.collect(),
             ..Decided::default()
         }
     }

@@ -45,9 +45,9 @@ type Watching = Pin<Box<dyn Future<Output = ()> + Send>>;
 #[derive(Clone)]
 pub struct Settings {
     pub policy: Policy,
-    /// Binds that are under way at once.
+    /// Binds, and deletions that make room, that are under way at once.
     pub binds_max: usize,
-    /// Other requests that are under way at once.
+    /// Requests that tell people something and are under way at once.
     pub writes_max: usize,
     pub clock: Arc<dyn Fn() -> Timestamp + Send + Sync>,
     pub metrics: Metrics,
@@ -264,10 +264,12 @@ impl Requests {
     }
 
     fn send(&mut self, action: Action, binds: Option<Arc<Binds>>) {
-        // What people read does not hold up what pods wait for.
+        // What people read does not hold up what pods wait for, be it room.
         let lane = match action {
-            Action::Bind { .. } | Action::Pin { .. } => self.binds.clone(),
-            _ => self.writes.clone(),
+            Action::Say { .. } | Action::Mark { .. } => self.writes.clone(),
+            Action::Bind { .. } | Action::Pin { .. } | Action::Release { .. } | Action::Evict { .. } => {
+                self.binds.clone()
+            }
         };
         if let Action::Evict { .. } = action {
             self.metrics.evicts();
@@ -281,7 +283,7 @@ impl Requests {
                 Done::Bound { pod } => ("bound", &**pod, None),
                 Done::Found { pod } => ("bound", &**pod, None),
                 Done::Refused { pod, why } => ("refused", &**pod, Some(why)),
-                Done::Said { .. } | Done::Kept { .. } | Done::Other => return done,
+                Done::Said { .. } | Done::Kept { .. } | Done::Stays { .. } | Done::Other => return done,
             };
             metrics.bind_ended(result, begun.elapsed());
             if let Some(binds) = binds {

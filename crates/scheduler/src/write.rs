@@ -18,6 +18,7 @@ use serde_json::{Value, json};
 
 use crate::hand::{Bounds, Hand, pin_patch};
 use crate::pod::KeptPod;
+use crate::queue::Unit;
 use crate::statement::Statement;
 
 /// A change to make.
@@ -41,7 +42,7 @@ pub enum Action {
     /// Delete a pod, so that it returns unbound: a bound pod cannot be unbound.
     Release { pod: Arc<KeptPod> },
     /// Ask a pod to make room for one of higher priority.
-    Evict { pod: Arc<KeptPod> },
+    Evict { pod: Arc<KeptPod>, room_for: Unit },
 }
 
 /// What became of a change.
@@ -60,6 +61,8 @@ pub enum Done {
     },
     /// The pod was to be released, and is not known to be.
     Kept { pod: Arc<KeptPod> },
+    /// The pod was to be evicted, and is not known to be.
+    Stays { pod: Arc<KeptPod>, room_for: Unit },
     /// Nothing that anybody waits for; failures are seen by what does not change.
     Other,
 }
@@ -83,7 +86,7 @@ impl Writer {
             Action::Say { gang, statement } => self.say(&gang, &statement, now).await,
             Action::Mark { pod, message } => self.mark(&pod, &message, now).await,
             Action::Release { pod } => self.release(pod).await,
-            Action::Evict { pod } => self.evict(&pod).await,
+            Action::Evict { pod, room_for } => self.evict(pod, room_for).await,
         }
     }
 
@@ -235,7 +238,7 @@ impl Writer {
         }
     }
 
-    async fn evict(&self, pod: &KeptPod) -> Done {
+    async fn evict(&self, pod: Arc<KeptPod>, room_for: Unit) -> Done {
         let name = pod.name();
         let eviction = Eviction {
             metadata: ObjectMeta {
@@ -252,13 +255,18 @@ impl Writer {
             }),
         };
         let sent = self
-            .pods(pod)
+            .pods(&pod)
             .create_subresource::<_, Value>("eviction", name, &PostParams::default(), &eviction)
             .await;
-        if let Err(error) = sent {
-            tracing::warn!(pod = name, %error, "a pod could not be evicted");
+        match sent {
+            Ok(_) => Done::Other,
+            // Gone already, or another pod of the name.
+            Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Done::Other,
+            Err(error) => {
+                tracing::warn!(pod = name, %error, "a pod could not be evicted; it is asked again");
+                Done::Stays { pod, room_for }
+            }
         }
-        Done::Other
     }
 }
 

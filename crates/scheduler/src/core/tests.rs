@@ -59,7 +59,7 @@ impl Table {
                         told.push(format!("{}@{node}", pod.name()));
                         Done::Bound { pod }
                     }
-                    Action::Evict { pod } => {
+                    Action::Evict { pod, .. } => {
                         told.push(format!("-{}", pod.name()));
                         Done::Other
                     }

@@ -148,3 +148,38 @@ fn when_nothing_is_kept_any_more_the_next_that_has_waited_long_has_its_turn() {
             .contains_key(&Unit::Gang(grove_runtime::ObjectKey::new("ns", "h")))
     );
 }
+
+#[test]
+fn a_pod_that_may_not_go_yet_is_asked_again_after_a_while() {
+    let mut table = Table::new(&[node("n0", "r0", "4")]);
+    let low = pod("low", "4", None);
+    table.see::<Pod>(&low);
+    table.run();
+    table.see::<Pod>(&bound(low.clone(), "n0"));
+    table.see::<PriorityClass>(&json!({"metadata": {"name": "high"}, "value": 1000}));
+    let (gang, pods) = gang("g", 2, Some("high"));
+    table.see::<PodGang>(&gang);
+    pods.iter().for_each(|pod| table.see::<Pod>(pod));
+    for wait in [50, 100] {
+        let Some(Action::Evict { pod, room_for }) = table.evicts() else {
+            panic!("an eviction");
+        };
+        table.core.done(Done::Stays { pod, room_for }, table.now);
+        assert!(table.evicts().is_none(), "not at once");
+        table.now += Duration::from_millis(wait);
+    }
+    // It left by itself.
+    table.lose::<Pod>(&low);
+    assert_eq!(table.run()[..2], ["g-0@n0", "g-1@n0"]);
+}
+
+impl Table {
+    /// The first eviction, if there is one; everything else is not answered.
+    fn evicts(&mut self) -> Option<Action> {
+        let decided = std::iter::from_fn(|| self.core.step(self.now));
+        let actions: Vec<Action> = decided.flat_map(|decided| decided.actions).collect();
+        actions
+            .into_iter()
+            .find(|action| matches!(action, Action::Evict { .. }))
+    }
+}
