@@ -342,7 +342,7 @@ pub(crate) fn was_whole(gang: &PodGang) -> bool {
 }
 
 /// A gang without what does not matter to whether it fits: many ask for the same.
-fn nameless(gang: &Gang) -> Gang {
+pub(crate) fn nameless(gang: &Gang) -> Gang {
     let mut gang = gang.clone();
     gang.name.clear();
     gang.groups.iter_mut().for_each(|group| group.name.clear());

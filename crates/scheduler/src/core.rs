@@ -23,7 +23,7 @@ use kube::ResourceExt;
 use crate::attempt::ANSWER_MAX;
 use crate::hand::Hand;
 use crate::pod::KeptPod;
-use crate::preempt::Hold;
+use crate::preempt::{Futile, Hold};
 use crate::quality::Quality;
 use crate::queue::{Hope, Queue, Rank, Unit};
 use crate::seen::Seen;
@@ -165,6 +165,8 @@ pub struct Core {
     pub(crate) holds: BTreeMap<Unit, Hold>,
     /// Requests that do not fit, as long as nothing has made room.
     pub(crate) refused: Vec<Gang>,
+    /// Requests for which no room can be made, as long as nobody has left or may be made to.
+    pub(crate) futile: Vec<Futile>,
     /// When a pod last came that is to be placed, or was let go.
     pub(crate) born_at: Option<Timestamp>,
     /// Domains that the engine weighed in the last step, if it was asked.
@@ -185,6 +187,7 @@ impl Core {
             timers: BTreeSet::new(),
             holds: BTreeMap::new(),
             refused: Vec::new(),
+            futile: Vec::new(),
             born_at: None,
             visited: None,
             tried: None,
@@ -376,6 +379,7 @@ impl Core {
         }
         if stir.nodes || !stir.room.is_empty() || !stir.marks.is_empty() {
             self.refused.clear();
+            self.futile.clear();
             let cluster = self.state.mirror.cluster();
             let fits = |shape| {
                 let requests = cluster.requests(shape);
@@ -395,6 +399,9 @@ impl Core {
                 Hope::Nodes => stir.nodes,
                 Hope::Own => false,
             });
+        }
+        if stir.victims || stir.is_leaving {
+            self.futile.clear();
         }
         if stir.victims {
             // Whoever may evict nobody gains nothing from it.

@@ -22,6 +22,7 @@ use grove_placement::{Amounts, Assignment, Cluster, Gang, NodeId, Preemption, Pr
 use grove_runtime::Backoff;
 use jiff::Timestamp;
 
+use crate::attempt::nameless;
 use crate::core::{Core, Decided};
 use crate::pod::KeptPod;
 use crate::queue::{Hope, Rank, Unit};
@@ -30,6 +31,8 @@ use crate::write::Action;
 
 /// How long victims may take to go before the plan is made anew.
 const HOLD_MAX: Duration = Duration::from_secs(120);
+/// Requests for which no room can be made and that are remembered; for more it is simply tried.
+const FUTILE_MAX: usize = 64;
 /// How long after its grace a pod that is being deleted is still expected to go: its node may be dead.
 const LATE_MAX: Duration = Duration::from_secs(30);
 /// How long a gang waits before a domain is kept for it, and how long that is before another one may be nearer to free.
@@ -43,7 +46,7 @@ pub(crate) struct Hold {
     gang: Gang,
     assignments: Vec<Assignment>,
     /// Nobody was evicted for it: what runs there ends by itself.
-    pub(crate) is_patient: bool,
+    is_patient: bool,
     /// By then the evictions are carried out, or others are nearer to free.
     until: Timestamp,
     evictions: Evictions,
@@ -84,6 +87,22 @@ impl Hold {
     }
 }
 
+/// A request for which no room can be made, as long as nothing has changed that: many ask for the same.
+#[derive(Debug)]
+pub(crate) struct Futile {
+    ask: Ask,
+    guards: Vec<String>,
+}
+
+/// What decides whether room can be made.
+#[derive(Debug, PartialEq)]
+struct Ask {
+    gang: Gang,
+    priority: i32,
+    may_evict: bool,
+    may_keep: bool,
+}
+
 /// A unit that runs, as the planner sees it, and its pods by pod-group and node.
 struct Candidate {
     unit: Unit,
@@ -115,6 +134,8 @@ impl Core {
     pub(crate) fn end_hold(&mut self, unit: &Unit) {
         if let Some(hold) = self.holds.remove(unit) {
             hold.give_back(self.state.mirror.cluster_mut());
+            self.refused.clear();
+            self.futile.clear();
             self.state.stir.is_unkept |= hold.is_patient;
             self.state
                 .stir
@@ -161,26 +182,52 @@ impl Core {
             }
             self.end_hold(unit);
         }
-        let record = self.records.entry(unit.clone()).or_default();
-        record.guards.clear();
-        let is_hopeless = record.said.as_ref().is_some_and(is_hopeless);
-        let may_evict = rank.priority.0 > self.state.lowest_priority()
-            && !self.state.waiting(unit).iter().any(|pod| pod.never_preempts());
         let is_aged = now >= rank.since + AGED;
-        // One is kept at a time: it lies idle.
-        let may_keep = is_aged && self.holds.values().all(|hold| !hold.is_patient);
         if !is_aged {
             self.look_at(unit, rank.since + AGED);
         }
-        if is_hopeless || !(may_evict || may_keep) {
+        let record = self.records.entry(unit.clone()).or_default();
+        record.guards.clear();
+        if record.said.as_ref().is_some_and(is_hopeless) {
             return None;
         }
+        let ask = Ask {
+            gang: nameless(&request.gang),
+            priority: rank.priority.0,
+            may_evict: rank.priority.0 > self.state.lowest_priority()
+                && !self.state.waiting(unit).iter().any(|pod| pod.never_preempts()),
+            // One is kept at a time: it lies idle.
+            may_keep: is_aged && self.holds.values().all(|hold| !hold.is_patient),
+        };
+        if !ask.may_evict && !ask.may_keep {
+            return None;
+        }
+        if let Some(known) = self.futile.iter().find(|known| known.ask == ask) {
+            self.records.entry(unit.clone()).or_default().guards = known.guards.clone();
+            return None;
+        }
+        let made = self.plan_room(unit, (rank, &ask), request, now);
+        if made.is_none() && !self.holds.contains_key(unit) && self.futile.len() < FUTILE_MAX {
+            let guards = self.records.get(unit).map(|record| record.guards.clone());
+            let guards = guards.unwrap_or_default();
+            self.futile.push(Futile { ask, guards });
+        }
+        made
+    }
+
+    fn plan_room(
+        &mut self,
+        unit: &Unit,
+        (rank, ask): (Rank, &Ask),
+        request: &GangRequest,
+        now: Timestamp,
+    ) -> Option<Decided> {
         let candidates = self.candidates(unit);
         let mut running: Vec<Running> = candidates.iter().map(|candidate| candidate.running.clone()).collect();
-        let priority = rank.priority.0;
+        let priority = ask.priority;
         let leaving = self.leaving(now);
         let outranks_some = running.iter().any(|running| running.priority < priority);
-        if may_evict
+        if ask.may_evict
             && (outranks_some || !leaving.is_empty())
             && let Some(preemption) = self.plan(request, priority, (&running, &leaving))
         {
@@ -191,7 +238,7 @@ impl Core {
             let guards = self.guards(request, priority, &candidates, (&running, &leaving));
             self.records.entry(unit.clone()).or_default().guards = guards;
         }
-        if !may_keep {
+        if !ask.may_keep {
             return None;
         }
         // Nobody is evicted, so no budget is asked.
@@ -240,6 +287,8 @@ impl Core {
         };
         let found = preempt(&mut self.solver, cluster, request);
         leaving.iter().for_each(|(node, held)| cluster.take(*node, held));
+        let visited = self.visited.get_or_insert(0);
+        *visited = visited.saturating_add(self.solver.work().candidates);
         found
     }
 

@@ -47,13 +47,15 @@ pub(crate) struct Stir {
     pub(crate) is_unkept: bool,
     /// Pods may be evicted that could not be before: a disruption budget lets them go, or their priority is lower.
     pub(crate) victims: bool,
+    /// A pod is on its way out: what it leaves can be counted on.
+    pub(crate) is_leaving: bool,
     /// A pod came that is to be placed, or one that was held back is not any more.
     pub(crate) is_birth: bool,
 }
 
 impl Stir {
     pub(crate) fn is_empty(&self) -> bool {
-        let is_any = self.nodes || self.victims || self.is_unkept;
+        let is_any = self.nodes || self.victims || self.is_unkept || self.is_leaving;
         !is_any && self.units.is_empty() && self.room.is_empty() && self.marks.is_empty() && self.changed.is_empty()
     }
 }
@@ -227,6 +229,8 @@ impl State {
             self.mirror.assume(&*new, node);
         }
         let after = self.mirror.node_of(&key).map(str::to_owned);
+        let leaves = |pod: &KeptPod| pod.leaves_at().is_some();
+        self.stir.is_leaving |= leaves(&new) && !old.as_deref().is_some_and(leaves);
         // It may be gone from there, ask for less, or keep away others than before.
         if self.mirror.holding(&key) != held {
             self.leaves(held);

@@ -183,3 +183,48 @@ impl Table {
             .find(|action| matches!(action, Action::Evict { .. }))
     }
 }
+
+/// A gang that has waited long for room that nobody may be asked to leave.
+fn waits_in_vain(table: &mut Table, name: &str) {
+    let (gang, pods) = gang(name, 3, None);
+    table.see::<PodGang>(&gang);
+    pods.iter().for_each(|pod| table.see::<Pod>(pod));
+    table.run();
+}
+
+#[test]
+fn that_no_room_can_be_made_is_found_once_for_all_who_ask_for_the_same() {
+    let mut table = Table::new(&[node("n0", "r0", "8")]);
+    let theirs = pod("theirs", "4", Some("n0"));
+    table.see::<Pod>(&theirs);
+    for name in ["a", "b", "c"] {
+        waits_in_vain(&mut table, name);
+    }
+    table.pass(301);
+    // Somebody leaves, and they are all tried again.
+    for small in ["1", "2"] {
+        let asked = table.asked();
+        assert_eq!(asked, 1, "of three who ask for the same");
+        let passes = pod("passes", small, Some("n0"));
+        table.see::<Pod>(&passes);
+        table.lose::<Pod>(&passes);
+    }
+    table.asked();
+    let mut leaves = theirs.clone();
+    leaves["metadata"]["deletionTimestamp"] = json!(table.now + Duration::from_secs(30));
+    table.see::<Pod>(&leaves);
+    table.asked();
+    waits_in_vain(&mut table, "d");
+    assert_eq!(table.held(), ["n0"], "what is on its way out can be counted on");
+}
+
+impl Table {
+    /// Attempts for which the engine was asked, until there is nothing to decide.
+    fn asked(&mut self) -> usize {
+        let mut asked = 0;
+        while self.core.step(self.now).is_some() {
+            asked += usize::from(self.core.visited().is_some());
+        }
+        asked
+    }
+}
