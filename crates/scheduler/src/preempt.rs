@@ -18,7 +18,9 @@ use std::time::Duration;
 use grove_api::PodGang;
 use grove_api::podgang::{PendingExplanation, Waiting};
 use grove_kubeplace::{GangRequest, PodKey};
-use grove_placement::{Amounts, Assignment, Cluster, Gang, NodeId, Preemption, PreemptionRequest, Running, preempt};
+use grove_placement::{
+    Amounts, Assignment, Budget, Cluster, Gang, NodeId, Outcome, Preemption, PreemptionRequest, Running, preempt,
+};
 use grove_runtime::Backoff;
 use jiff::Timestamp;
 
@@ -113,11 +115,17 @@ struct Candidate {
 impl Core {
     /// Does something with the holds that a unit may use lifted; those that are not its own return afterwards.
     pub(crate) fn without_holds<T>(&mut self, unit: &Unit, rank: Rank, work: impl FnOnce(&mut Self) -> T) -> T {
-        let holds = std::mem::take(&mut self.holds);
-        let (lifted, kept): (BTreeMap<_, _>, BTreeMap<_, _>) = holds.into_iter().partition(|(holder, hold)| {
+        let may_use = |holder: &Unit, hold: &Hold| {
             let goes_first = rank.priority < hold.rank.priority || (hold.is_patient && !rank.is_new);
             holder == unit || goes_first
-        });
+        };
+        self.lifting(may_use, work)
+    }
+
+    fn lifting<T>(&mut self, is_lifted: impl Fn(&Unit, &Hold) -> bool, work: impl FnOnce(&mut Self) -> T) -> T {
+        let holds = std::mem::take(&mut self.holds);
+        let (lifted, kept): (BTreeMap<_, _>, BTreeMap<_, _>) =
+            holds.into_iter().partition(|(holder, hold)| is_lifted(holder, hold));
         lifted
             .values()
             .for_each(|hold| hold.give_back(self.state.mirror.cluster_mut()));
@@ -128,6 +136,26 @@ impl Core {
             self.holds.entry(holder).or_insert(hold);
         }
         done
+    }
+
+    /// Those for whom the room is kept without which a gang does not fit; nobody if it would not fit with it.
+    pub(crate) fn kept_for_others(&mut self, gang: &Gang) -> Vec<String> {
+        if self.holds.is_empty() {
+            return Vec::new();
+        }
+        let nodes: Vec<NodeId> = self.lifting(
+            |_, _| true,
+            |core| match core
+                .solver
+                .solve(core.state.mirror.cluster_mut(), gang, Budget::default())
+            {
+                Outcome::Placed(plan) => plan.assignments.iter().map(|assignment| assignment.node).collect(),
+                _ => Vec::new(),
+            },
+        );
+        let is_in_the_way = |hold: &Hold| nodes.iter().any(|node| hold.is_on(*node));
+        let holds = self.holds.iter().filter(|(_, hold)| is_in_the_way(hold));
+        holds.map(|(holder, _)| holder.to_string()).collect()
     }
 
     /// Ends the hold of a unit that is placed, or gone, or to be planned anew.

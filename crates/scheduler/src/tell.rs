@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use grove_api::podgang::{PendingExplanation, Waiting};
 use grove_api::{PodGang, labels};
+use grove_kubeplace::GangRequest;
 use grove_placement::score;
 use grove_runtime::Notice;
 use jiff::Timestamp;
@@ -149,19 +150,7 @@ impl Core {
         let Ok(request) = self.state.request(&gang) else {
             return Decided::default();
         };
-        let proof = match self.holds.get(unit) {
-            Some(_) => None,
-            None => grove_placement::explain(self.state.mirror.cluster(), &request.gang),
-        };
-        let mut pending = match (&proof, self.holds.get(unit)) {
-            (_, Some(hold)) => hold.says.clone(),
-            (Some(proof), _) => proven(proof, self.state.blockers(&request.gang, proof)),
-            (None, None) => because(
-                reason::QUEUED,
-                "its turn comes when those before it are placed".to_owned(),
-                Waiting::Wait,
-            ),
-        };
+        let mut pending = self.why(unit, &request);
         let guards = self.records.get(unit).map(|record| record.guards.clone());
         let changes = guards.unwrap_or_default().into_iter().chain(pending.would_fit_if);
         pending.would_fit_if = changes.take(CHANGES_MAX).collect();
@@ -172,6 +161,22 @@ impl Core {
         }
         let standing = self.standing(&gang);
         self.say_pending(unit, (&gang, &standing), pending, now)
+    }
+
+    /// Why a unit that does not fit has no place.
+    fn why(&mut self, unit: &Unit, request: &GangRequest) -> PendingExplanation {
+        if let Some(hold) = self.holds.get(unit) {
+            return hold.says.clone();
+        }
+        let queued = |message| because(reason::QUEUED, message, Waiting::Wait);
+        let others = self.kept_for_others(&request.gang);
+        if !others.is_empty() {
+            return queued(format!("the room that it could use is kept for {}", others.join(", ")));
+        }
+        match grove_placement::explain(self.state.mirror.cluster(), &request.gang) {
+            Some(proof) => proven(&proof, self.state.blockers(&request.gang, &proof)),
+            None => queued("its turn comes when those before it are placed".to_owned()),
+        }
     }
 
     /// Says it, if it is news: on the gang, on the pods that wait, and in an Event.

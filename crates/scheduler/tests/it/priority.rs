@@ -43,6 +43,10 @@ async fn a_gang_of_higher_priority_frees_one_rack_and_takes_it() {
         world.await_scheduled(&format!("{name}-0"), ("True", "Placed")).await;
     }
     world.create::<PodCliqueSet>(&important("urgent", 2, "high")).await;
+    world.await_scheduled("urgent-0", ("False", "Preempting")).await;
+    let (_, _, message) = world.scheduled("urgent-0").await.expect("a condition");
+    let told = ["a", "b", "c"].map(|gang| format!("2 pods of gang default/{gang}-0 are evicted from "));
+    assert!(told.iter().any(|told| message.starts_with(told)), "{message}");
     world.await_scheduled("urgent-0", ("True", "Placed")).await;
     world.settle().await;
     assert_eq!(

@@ -38,6 +38,12 @@ fn late(table: &Table) -> Value {
 }
 
 impl Table {
+    /// What is said of the gang.
+    fn said(&self) -> &Statement {
+        let unit = Unit::Gang(grove_runtime::ObjectKey::new("ns", "g"));
+        self.core.records[&unit].said.as_ref().unwrap()
+    }
+
     /// The nodes on which something is kept.
     fn held(&self) -> Vec<String> {
         let cluster = self.core.state.mirror.cluster();
@@ -227,4 +233,33 @@ impl Table {
         }
         asked
     }
+}
+
+#[test]
+fn who_is_kept_out_by_what_is_kept_is_told_for_whom() {
+    let (mut table, ..) = kept_for_a_gang();
+    table.lose::<Pod>(&pod("s0", "2", None));
+    let (small, pods) = gang("small", 1, None);
+    table.see::<PodGang>(&small);
+    table.see::<Pod>(&pods[0]);
+    assert_eq!(table.run(), ["the room that it could use is kept for gang ns/g"]);
+    let (large, pods) = gang("large", 8, None);
+    table.see::<PodGang>(&large);
+    pods.iter().for_each(|pod| table.see::<Pod>(pod));
+    let told = table.run();
+    assert!(
+        told.iter().all(|told| !told.contains("kept")),
+        "it would not fit anyway: {told:?}"
+    );
+}
+
+#[test]
+fn a_gang_that_becomes_too_large_for_what_is_kept_says_so() {
+    let (mut table, ..) = kept_for_a_gang();
+    assert!(table.said().message.contains("is kept for it"));
+    table.lose::<Node>(&node("n1", "r1", "4"));
+    table.see::<Node>(&node("n0", "r0", "3"));
+    table.pass(10);
+    table.run();
+    assert_eq!(table.said().reason, "TooLarge");
 }
