@@ -82,6 +82,11 @@ impl Core {
             }
             Answer::Undecided => {
                 self.queue.park(unit.clone(), rank, Hope::Room(shapes(&request.gang)));
+                if !self.is_thorough {
+                    self.undecided.retain(|(_, other)| other != unit);
+                    self.undecided.insert((rank, unit.clone()));
+                    return Decided::default();
+                }
                 let message = "no placement was found within the search budget; tried again when something changes";
                 let pending = because(reason::QUEUED, message.to_owned(), Waiting::Wait);
                 self.say_pending(unit, (&gang, &standing), pending, now)
@@ -130,9 +135,8 @@ impl Core {
         if self.refused.contains(&nameless) {
             return Answer::Infeasible;
         }
-        let outcome = self
-            .solver
-            .solve(self.state.mirror.cluster_mut(), gang, Budget::default());
+        let budget = if self.is_thorough { thorough() } else { self.budget };
+        let outcome = self.solver.solve(self.state.mirror.cluster_mut(), gang, budget);
         let answer = match outcome {
             Outcome::Placed(plan) => Answer::Placed(plan.clone()),
             Outcome::Infeasible => {
@@ -339,6 +343,15 @@ impl Core {
 /// Whether the gang once had its minimum, as its status says.
 pub(crate) fn was_whole(gang: &PodGang) -> bool {
     Statement::stored(gang).is_some_and(|said| said.is_scheduled || said.reason == MEMBERS_MISSING)
+}
+
+/// How long is searched for a place for which none was found in time, once nobody else waits for a try.
+fn thorough() -> Budget {
+    let usual = Budget::default();
+    Budget {
+        find: 8 * usual.find,
+        ..usual
+    }
 }
 
 /// A gang without what does not matter to whether it fits: many ask for the same.

@@ -14,7 +14,7 @@ use grove_api::config::{OperatorConfiguration, ScaleOut};
 use grove_api::topology::DEFAULT_TOPOLOGY_NAME;
 use grove_kubeplace::PodKey;
 use grove_kubeplace::rooms::TopologyRoom;
-use grove_placement::{Gang, Policy as Packing, Solver};
+use grove_placement::{Budget, Gang, Policy as Packing, Solver};
 use grove_runtime::{Backoff, Notice};
 use grove_topology::resolve::default_reference;
 use jiff::Timestamp;
@@ -159,6 +159,12 @@ pub struct Core {
     pub(crate) records: BTreeMap<Unit, Record>,
     /// Units that do not fit and whose reason is not known, by the time from which it may be looked for.
     pub(crate) unexplained: BTreeSet<(Timestamp, Rank, Unit)>,
+    /// Units of which it is not known whether they fit: searched for longer once nobody else waits for a try.
+    pub(crate) undecided: BTreeSet<(Rank, Unit)>,
+    /// How long is searched for a place at first.
+    pub(crate) budget: Budget,
+    /// Searching for longer now.
+    pub(crate) is_thorough: bool,
     /// Units that are to be looked at again at a time.
     timers: BTreeSet<(Timestamp, Unit)>,
     /// Places that are kept for units that wait.
@@ -184,6 +190,9 @@ impl Core {
             policy,
             records: BTreeMap::new(),
             unexplained: BTreeSet::new(),
+            undecided: BTreeSet::new(),
+            budget: Budget::default(),
+            is_thorough: false,
             timers: BTreeSet::new(),
             holds: BTreeMap::new(),
             refused: Vec::new(),
@@ -300,12 +309,27 @@ impl Core {
             self.tried = Some(unit);
             return Some(decided);
         }
+        if let Some((_, unit)) = self.undecided.pop_first() {
+            return Some(self.attempt_thoroughly(unit, now));
+        }
         let (at, _, unit) = self.unexplained.first().cloned()?;
         if at > now {
             return None;
         }
         self.unexplained.pop_first();
         Some(self.explain(&unit, now))
+    }
+
+    fn attempt_thoroughly(&mut self, unit: Unit, now: Timestamp) -> Decided {
+        let Some(rank) = self.rank(&unit) else {
+            return Decided::default();
+        };
+        self.queue.forget(&unit);
+        self.is_thorough = true;
+        let decided = self.attempt(&unit, rank, now);
+        self.is_thorough = false;
+        self.tried = Some(unit);
+        decided
     }
 
     /// Domains that the engine weighed for the last step; none if it was not asked.
@@ -443,6 +467,7 @@ impl Core {
         self.end_hold(unit);
         self.records.remove(unit);
         self.unexplained.retain(|(_, _, other)| other != unit);
+        self.undecided.retain(|(_, other)| other != unit);
         self.timers.retain(|(_, other)| other != unit);
     }
 

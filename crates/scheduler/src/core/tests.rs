@@ -346,3 +346,40 @@ fn nothing_is_left_of_gangs_that_are_gone() {
     assert_eq!(table.core.state.remembered(), 0);
     assert!(table.core.records.is_empty());
 }
+
+/// Pods that fill two nodes of ten, if five, three and two share one: whoever puts the largest where it fits best fails.
+fn tight(name: &str) -> (Value, Vec<Value>) {
+    let sizes = [(5, 1), (4, 2), (3, 1), (2, 2)];
+    let (mut groups, mut pods) = (Vec::new(), Vec::new());
+    for (cpu, count) in sizes {
+        let names: Vec<String> = (0..count).map(|index| format!("{name}-{cpu}-{index}")).collect();
+        let references = names.iter().map(|name| json!({"namespace": "ns", "name": name}));
+        let references: Vec<Value> = references.collect();
+        groups.push(json!({"name": format!("of{cpu}"), "minReplicas": count, "podReferences": references}));
+        for pod_name in names {
+            let mut pod = pod(&pod_name, &cpu.to_string(), None);
+            pod["metadata"]["labels"]["grove.io/podgang"] = json!(name);
+            pods.push(pod);
+        }
+    }
+    let gang = json!({"apiVersion": "scheduler.grove.io/v1alpha1", "kind": "PodGang",
+        "metadata": {"name": name, "namespace": "ns", "uid": name}, "spec": {"podgroups": groups}});
+    (gang, pods)
+}
+
+#[test]
+fn a_gang_that_is_not_decided_in_time_is_searched_for_longer_when_nobody_else_waits() {
+    let mut table = Table::new(&[node("n0", "r0", "10"), node("n1", "r0", "10"), node("n2", "r0", "1")]);
+    table.core.budget.find = 0;
+    let (gang, pods) = tight("g");
+    table.see::<PodGang>(&gang);
+    pods.iter().for_each(|pod| table.see::<Pod>(pod));
+    assert!(table.core.step(table.now).unwrap().actions.is_empty());
+    assert_eq!(table.core.undecided.len(), 1);
+    table.core.budget = Budget::default();
+    table.see::<Pod>(&pod("single", "1", None));
+    let told = table.run();
+    assert_eq!(told[0], "single@n2", "{told:?}");
+    let binds = told.iter().filter(|told| told.starts_with("g-") && told.contains('@'));
+    assert_eq!(binds.count(), 6, "{told:?}");
+}
