@@ -25,7 +25,7 @@ const REFUSED_MAX: usize = 64;
 pub(crate) const ANSWER_MAX: Duration = Duration::from_secs(60);
 
 /// What the engine says.
-enum Answer {
+pub(crate) enum Answer {
     Placed(Plan),
     Infeasible,
     Undecided,
@@ -65,7 +65,7 @@ impl Core {
             // Who is refused depends on who may use what is kept.
             self.refused.clear();
         }
-        match self.without_holds(unit, rank, |core| core.solve(&request)) {
+        match self.without_holds(unit, rank, |core| core.solve_elsewhere(unit, &request, now)) {
             Answer::Placed(plan) if plan.assignments.is_empty() => {
                 // It has its minimum, and there is no room for more.
                 self.queue.park(unit.clone(), rank, Hope::Room(shapes(&request.gang)));
@@ -115,7 +115,7 @@ impl Core {
         })
     }
 
-    fn solve(&mut self, request: &GangRequest) -> Answer {
+    pub(crate) fn solve(&mut self, request: &GangRequest) -> Answer {
         let answer = self.solve_gang(&request.gang);
         let spills = self.policy.scale_out == ScaleOut::SpillOver;
         match (&answer, &request.gang.replica) {
@@ -221,37 +221,6 @@ impl Core {
         let base = self.state.gangs.get(&key);
         let is_bound = base.is_some_and(|base| self.standing(base).is_bound);
         (!is_bound).then(|| name.clone())
-    }
-
-    /// Pinned pods are somebody else's to bind. One that is not bound in time returns gated, to be placed again; below
-    /// the minimum all that are unbound do, as they are placed together.
-    fn unpin(&mut self, unit: &Unit, gang: &PodGang, standing: &Standing, now: Timestamp) -> Option<Decided> {
-        let hand = self.policy.hand;
-        let pods = gang.spec.pod_groups.iter().flat_map(|group| self.state.listed(group));
-        let pinned = pods.filter(|pod| hand.destination(pod).is_some() && !pod.has_place());
-        let pinned: Vec<(String, _)> = pinned.map(|pod| (pod.uid().to_owned(), pod.clone())).collect();
-        let record = self.records.entry(unit.clone()).or_default();
-        let known = std::mem::take(&mut record.pinned);
-        let since = |uid: &String| known.get(uid).copied().unwrap_or(now);
-        record.pinned = pinned.iter().map(|(uid, _)| (uid.clone(), since(uid))).collect();
-        let until = *record.pinned.values().min()? + self.policy.grace;
-        if now < until {
-            self.look_at(unit, until);
-            return None;
-        }
-        let mut actions = Vec::new();
-        for (uid, pod) in pinned {
-            if !standing.is_bound || now >= since(&uid) + self.policy.grace {
-                // It has the grace once more, should it not go.
-                record.pinned.insert(uid, now);
-                actions.push(Action::Release { pod });
-            }
-        }
-        tracing::warn!(%unit, pods = actions.len(), "pinned pods were not bound in time; they are placed again");
-        Some(Decided {
-            actions,
-            ..Decided::default()
-        })
     }
 
     /// It cannot be tried as it is; only its own objects can change that.

@@ -14,7 +14,7 @@ use grove_api::config::{OperatorConfiguration, ScaleOut};
 use grove_api::topology::DEFAULT_TOPOLOGY_NAME;
 use grove_kubeplace::PodKey;
 use grove_kubeplace::rooms::TopologyRoom;
-use grove_placement::{Budget, Gang, Policy as Packing, Solver};
+use grove_placement::{Budget, Gang, NodeId, Policy as Packing, Solver};
 use grove_runtime::{Backoff, Notice};
 use grove_topology::resolve::default_reference;
 use jiff::Timestamp;
@@ -147,6 +147,8 @@ pub(crate) struct Record {
     pub(crate) guards: Vec<String>,
     /// Since when its pods, by UID, are seen to be pinned and not bound.
     pub(crate) pinned: BTreeMap<String, Timestamp>,
+    /// Nodes to which its pods were pinned in vain, and until when it is tried elsewhere first.
+    pub(crate) avoided: BTreeMap<NodeId, Timestamp>,
 }
 
 /// Decides.
