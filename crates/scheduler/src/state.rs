@@ -252,7 +252,7 @@ impl State {
             self.stir.units.extend(self.siblings(gang).into_iter().map(Unit::Gang));
             self.stir.units.insert(unit.clone());
         }
-        // That a bind of ours is now seen is no news.
+        // That a bind of ours is now seen moves nothing, and is no news.
         let is_news = old.is_none_or(|old| standing(&old, &before) != standing(&new, &after));
         if is_news || (before.is_none() && hand.is_wanted(&new)) {
             self.stir.units.insert(unit);
