@@ -221,6 +221,12 @@ impl Mirror {
         give_back(&mut self.cluster, &resident);
         let gpus = gpus(&self.cluster, &resident.amounts);
         self.rooms.give_back(&resident.node, gpus);
+        if let Some(homeless) = self.homeless.get_mut(&resident.node) {
+            homeless.retain(|other| other != key);
+            if homeless.is_empty() {
+                self.homeless.remove(&resident.node);
+            }
+        }
         if self
             .cells
             .get_mut(&resident.node)

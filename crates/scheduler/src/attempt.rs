@@ -1,6 +1,7 @@
 //! One try to place a unit, and what follows from its outcome.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use grove_api::config::ScaleOut;
 use grove_api::podgang::{PendingExplanation, Waiting};
@@ -20,8 +21,11 @@ use crate::write::Action;
 /// Requests that did not fit and are remembered; more are simply tried.
 const REFUSED_MAX: usize = 64;
 
+/// How long an answer to a bind may take and still be expected: an API server gives up on a request after a minute.
+pub(crate) const ANSWER_MAX: Duration = Duration::from_secs(60);
+
 /// What the engine says.
-enum Answer {
+pub(crate) enum Answer {
     Placed(Plan),
     Infeasible,
     Undecided,
@@ -32,12 +36,19 @@ impl Core {
         let Some(gang) = self.state.gang_of(unit) else {
             return self.say_orphaned(unit, now);
         };
-        if self.records.entry(unit.clone()).or_default().binding > 0 {
-            // The last of the answers brings it back.
-            return Decided::default();
-        }
         let standing = self.standing(&gang);
-        if let Some(decided) = self.release(unit, &gang, &standing, now) {
+        if self.records.entry(unit.clone()).or_default().binding > 0 {
+            // The last of the answers brings it back. Should it never come, what is bound does not wait for it.
+            let grace = self.policy.grace + ANSWER_MAX;
+            let released = self.release(unit, &gang, (standing.is_bound, grace), now);
+            return released.unwrap_or_default();
+        }
+        self.end_old_hold(unit, now);
+        if standing.bound == 0 {
+            // What its status says is of pods that are gone.
+            self.records.entry(unit.clone()).or_default().was_whole = Some(false);
+        }
+        if let Some(decided) = self.release(unit, &gang, (standing.is_whole, self.policy.grace), now) {
             return decided;
         }
         if let Some(decided) = self.unpin(unit, &gang, &standing, now) {
@@ -54,7 +65,7 @@ impl Core {
             // Who is refused depends on who may use what is kept.
             self.refused.clear();
         }
-        match self.without_holds(unit, rank, |core| core.solve(&request)) {
+        match self.without_holds(unit, rank, |core| core.solve_elsewhere(unit, &request, now)) {
             Answer::Placed(plan) if plan.assignments.is_empty() => {
                 // It has its minimum, and there is no room for more.
                 self.queue.park(unit.clone(), rank, Hope::Room(shapes(&request.gang)));
@@ -62,7 +73,7 @@ impl Core {
             }
             Answer::Placed(plan) => {
                 self.end_hold(unit);
-                self.bind(unit, &gang, &request, &plan)
+                self.bind(unit, &gang, (&request, &plan), now)
             }
             Answer::Infeasible => {
                 self.queue.park(unit.clone(), rank, Hope::Room(shapes(&request.gang)));
@@ -71,6 +82,11 @@ impl Core {
             }
             Answer::Undecided => {
                 self.queue.park(unit.clone(), rank, Hope::Room(shapes(&request.gang)));
+                if !self.is_thorough {
+                    self.undecided.retain(|(_, other)| other != unit);
+                    self.undecided.insert((rank, unit.clone()));
+                    return Decided::default();
+                }
                 let message = "no placement was found within the search budget; tried again when something changes";
                 let pending = because(reason::QUEUED, message.to_owned(), Waiting::Wait);
                 self.say_pending(unit, (&gang, &standing), pending, now)
@@ -99,7 +115,7 @@ impl Core {
         })
     }
 
-    fn solve(&mut self, request: &GangRequest) -> Answer {
+    pub(crate) fn solve(&mut self, request: &GangRequest) -> Answer {
         let answer = self.solve_gang(&request.gang);
         let spills = self.policy.scale_out == ScaleOut::SpillOver;
         match (&answer, &request.gang.replica) {
@@ -119,9 +135,8 @@ impl Core {
         if self.refused.contains(&nameless) {
             return Answer::Infeasible;
         }
-        let outcome = self
-            .solver
-            .solve(self.state.mirror.cluster_mut(), gang, Budget::default());
+        let budget = if self.is_thorough { thorough() } else { self.budget };
+        let outcome = self.solver.solve(self.state.mirror.cluster_mut(), gang, budget);
         let answer = match outcome {
             Outcome::Placed(plan) => Answer::Placed(plan.clone()),
             Outcome::Infeasible => {
@@ -159,7 +174,7 @@ impl Core {
         ))
     }
 
-    fn bind(&mut self, unit: &Unit, gang: &PodGang, request: &GangRequest, plan: &Plan) -> Decided {
+    fn bind(&mut self, unit: &Unit, gang: &PodGang, (request, plan): (&GangRequest, &Plan), now: Timestamp) -> Decided {
         let is_first = request.gang.pod_groups.iter().all(|group| group.bound.is_empty());
         let regret = is_first.then(|| self.regret(request, plan));
         let bindings = request.bindings(self.state.mirror.cluster(), plan);
@@ -177,19 +192,19 @@ impl Core {
             }
         }
         tracing::debug!(%unit, pods = actions.len(), "placed");
-        let record = self.records.entry(unit.clone()).or_default();
-        record.binding += actions.len();
         if let Some(regret) = regret {
-            record.regret = regret;
+            self.records.entry(unit.clone()).or_default().regret = regret;
         }
+        self.bind_begins(unit, actions.len(), now);
         Decided {
             actions,
-            notices: Vec::new(),
+            ..Decided::default()
         }
     }
 
     /// Nothing waits that could be placed now.
     fn settle(&mut self, unit: &Unit, gang: &Arc<PodGang>, standing: &Standing, now: Timestamp) -> Decided {
+        self.end_hold(unit);
         match standing.is_whole && standing.is_bound {
             true => self.say_placed(unit, gang, now),
             false => Decided::default(),
@@ -208,37 +223,6 @@ impl Core {
         (!is_bound).then(|| name.clone())
     }
 
-    /// Pinned pods are somebody else's to bind. One that is not bound in time returns gated, to be placed again; below
-    /// the minimum all that are unbound do, as they are placed together.
-    fn unpin(&mut self, unit: &Unit, gang: &PodGang, standing: &Standing, now: Timestamp) -> Option<Decided> {
-        let hand = self.policy.hand;
-        let pods = gang.spec.pod_groups.iter().flat_map(|group| self.state.listed(group));
-        let pinned = pods.filter(|pod| hand.destination(pod).is_some() && !pod.has_place());
-        let pinned: Vec<(String, _)> = pinned.map(|pod| (pod.uid().to_owned(), pod.clone())).collect();
-        let record = self.records.entry(unit.clone()).or_default();
-        let known = std::mem::take(&mut record.pinned);
-        let since = |uid: &String| known.get(uid).copied().unwrap_or(now);
-        record.pinned = pinned.iter().map(|(uid, _)| (uid.clone(), since(uid))).collect();
-        let until = *record.pinned.values().min()? + self.policy.grace;
-        if now < until {
-            self.look_at(unit, until);
-            return None;
-        }
-        let mut actions = Vec::new();
-        for (uid, pod) in pinned {
-            if !standing.is_bound || now >= since(&uid) + self.policy.grace {
-                // It has the grace once more, should it not go.
-                record.pinned.insert(uid, now);
-                actions.push(Action::Release { pod });
-            }
-        }
-        tracing::warn!(%unit, pods = actions.len(), "pinned pods were not bound in time; they are placed again");
-        Some(Decided {
-            actions,
-            notices: Vec::new(),
-        })
-    }
-
     /// It cannot be tried as it is; only its own objects can change that.
     fn cannot(
         &mut self,
@@ -249,6 +233,7 @@ impl Core {
         now: Timestamp,
     ) -> Decided {
         self.queue.park(unit.clone(), rank, Hope::Own);
+        self.end_patient_hold(unit);
         if standing.is_whole && standing.is_bound {
             return self.say_placed(unit, gang, now);
         }
@@ -256,14 +241,20 @@ impl Core {
     }
 
     /// A gang that never was whole does not keep the places of a few: after a grace they are given back.
-    fn release(&mut self, unit: &Unit, gang: &PodGang, standing: &Standing, now: Timestamp) -> Option<Decided> {
-        if standing.bound == 0 || standing.is_whole || was_whole(gang) {
+    fn release(
+        &mut self,
+        unit: &Unit,
+        gang: &PodGang,
+        (is_enough, grace): (bool, Duration),
+        now: Timestamp,
+    ) -> Option<Decided> {
+        if is_enough || self.was_whole(unit, gang) {
             return None;
         }
         let pods = gang.spec.pod_groups.iter().flat_map(|group| self.state.listed(group));
         let bound: Vec<_> = pods.filter(|pod| pod.has_place()).cloned().collect();
         let last = bound.iter().map(|pod| pod.bound_at().unwrap_or(now)).max()?;
-        let until = last + self.policy.grace;
+        let until = last + grace;
         if now < until {
             self.look_at(unit, until);
             return None;
@@ -271,8 +262,14 @@ impl Core {
         tracing::warn!(%unit, pods = bound.len(), "not whole after the grace; its pods are released");
         Some(Decided {
             actions: bound.into_iter().map(|pod| Action::Release { pod }).collect(),
-            notices: Vec::new(),
+            ..Decided::default()
         })
+    }
+
+    /// Whether the gang once had its minimum and has kept some of it since. Its status is late, and may not be written.
+    pub(crate) fn was_whole(&self, unit: &Unit, gang: &PodGang) -> bool {
+        let known = self.records.get(unit).and_then(|record| record.was_whole);
+        known.unwrap_or_else(|| was_whole(gang))
     }
 
     fn why_not(&self, gang: &PodGang, not_placeable: &NotPlaceable) -> PendingExplanation {
@@ -312,13 +309,22 @@ impl Core {
     }
 }
 
-/// Whether the gang once had its minimum.
+/// Whether the gang once had its minimum, as its status says.
 pub(crate) fn was_whole(gang: &PodGang) -> bool {
     Statement::stored(gang).is_some_and(|said| said.is_scheduled || said.reason == MEMBERS_MISSING)
 }
 
+/// How long is searched for a place for which none was found in time, once nobody else waits for a try.
+fn thorough() -> Budget {
+    let usual = Budget::default();
+    Budget {
+        find: 8 * usual.find,
+        ..usual
+    }
+}
+
 /// A gang without what does not matter to whether it fits: many ask for the same.
-fn nameless(gang: &Gang) -> Gang {
+pub(crate) fn nameless(gang: &Gang) -> Gang {
     let mut gang = gang.clone();
     gang.name.clear();
     gang.groups.iter_mut().for_each(|group| group.name.clear());

@@ -14,15 +14,16 @@ use grove_api::config::{OperatorConfiguration, ScaleOut};
 use grove_api::topology::DEFAULT_TOPOLOGY_NAME;
 use grove_kubeplace::PodKey;
 use grove_kubeplace::rooms::TopologyRoom;
-use grove_placement::{Gang, Policy as Packing, Solver};
+use grove_placement::{Budget, Gang, NodeId, Policy as Packing, Solver};
 use grove_runtime::{Backoff, Notice};
 use grove_topology::resolve::default_reference;
 use jiff::Timestamp;
 use kube::ResourceExt;
 
+use crate::attempt::ANSWER_MAX;
 use crate::hand::Hand;
 use crate::pod::KeptPod;
-use crate::preempt::Hold;
+use crate::preempt::{Futile, Hold};
 use crate::quality::Quality;
 use crate::queue::{Hope, Queue, Rank, Unit};
 use crate::seen::Seen;
@@ -87,6 +88,8 @@ impl Policy {
 pub struct Decided {
     pub actions: Vec<Action>,
     pub notices: Vec<Notice>,
+    /// How long a gang had waited that is placed for the first time.
+    pub waited: Option<Duration>,
 }
 
 /// Who there is, for people who watch from afar.
@@ -113,17 +116,27 @@ pub(crate) struct Record {
     uid: Option<String>,
     /// Binds that are under way.
     pub(crate) binding: usize,
-    /// Binds that failed since the last one that went well.
+    /// When it is looked at though they are not answered.
+    bind_due: Option<Timestamp>,
+    /// Some of them were refused.
+    is_refused: bool,
+    /// Attempts whose binds failed since the last one that went well.
     pub(crate) failures: u32,
     /// What its status says, or will once the write that is under way has ended.
     pub(crate) said: Option<Statement>,
     pub(crate) is_writing: bool,
     /// Writes of its status that failed since the last one that went well.
     unwritten: u32,
-    /// What its status should say once the present write has ended.
-    pub(crate) to_say: Option<Statement>,
+    /// Its status should say something else once the present write has ended.
+    pub(crate) has_more_to_say: bool,
+    /// The outcome that the last Event told of, whether or not the status could be written.
+    pub(crate) told: Option<String>,
+    /// How long it waited to be placed is counted.
+    pub(crate) is_counted: bool,
     /// When it was last explained.
     pub(crate) explained_at: Option<Timestamp>,
+    /// Whether it once had its minimum and has kept some of it since; none: its status tells.
+    pub(crate) was_whole: Option<bool>,
     /// What it lacks, as long as it has not all the pods that it needs.
     pub(crate) unformed: Option<Unformed>,
     /// How well it lies, as long as it is placed.
@@ -134,6 +147,8 @@ pub(crate) struct Record {
     pub(crate) guards: Vec<String>,
     /// Since when its pods, by UID, are seen to be pinned and not bound.
     pub(crate) pinned: BTreeMap<String, Timestamp>,
+    /// Nodes to which its pods were pinned in vain, and until when it is tried elsewhere first.
+    pub(crate) avoided: BTreeMap<NodeId, Timestamp>,
 }
 
 /// Decides.
@@ -146,12 +161,20 @@ pub struct Core {
     pub(crate) records: BTreeMap<Unit, Record>,
     /// Units that do not fit and whose reason is not known, by the time from which it may be looked for.
     pub(crate) unexplained: BTreeSet<(Timestamp, Rank, Unit)>,
+    /// Units of which it is not known whether they fit: searched for longer once nobody else waits for a try.
+    pub(crate) undecided: BTreeSet<(Rank, Unit)>,
+    /// How long is searched for a place at first.
+    pub(crate) budget: Budget,
+    /// Searching for longer now.
+    pub(crate) is_thorough: bool,
     /// Units that are to be looked at again at a time.
     timers: BTreeSet<(Timestamp, Unit)>,
     /// Places that are kept for units that wait.
     pub(crate) holds: BTreeMap<Unit, Hold>,
     /// Requests that do not fit, as long as nothing has made room.
     pub(crate) refused: Vec<Gang>,
+    /// Requests for which no room can be made, as long as nobody has left or may be made to.
+    pub(crate) futile: Vec<Futile>,
     /// When a pod last came that is to be placed, or was let go.
     pub(crate) born_at: Option<Timestamp>,
     /// Domains that the engine weighed in the last step, if it was asked.
@@ -169,9 +192,13 @@ impl Core {
             policy,
             records: BTreeMap::new(),
             unexplained: BTreeSet::new(),
+            undecided: BTreeSet::new(),
+            budget: Budget::default(),
+            is_thorough: false,
             timers: BTreeSet::new(),
             holds: BTreeMap::new(),
             refused: Vec::new(),
+            futile: Vec::new(),
             born_at: None,
             visited: None,
             tried: None,
@@ -188,9 +215,7 @@ impl Core {
         match done {
             Done::Bound { pod } => self.bind_ended(&pod, Ok(()), now),
             Done::Found { pod } => {
-                let node = pod.node().unwrap_or_default().to_owned();
-                // The watch may be late: until it has caught up, the pod is where the API server says.
-                self.state.mirror.assume(&*pod, &node);
+                self.state.find(&pod);
                 self.bind_ended(&pod, Ok(()), now);
             }
             Done::Refused { pod, why } => {
@@ -206,7 +231,7 @@ impl Core {
                 record.is_writing = false;
                 if is_written {
                     record.unwritten = 0;
-                    if record.to_say.is_some() {
+                    if record.has_more_to_say {
                         self.state.stir.units.insert(unit);
                     }
                 } else {
@@ -226,6 +251,7 @@ impl Core {
                     self.look_at(&unit, now + wait);
                 }
             }
+            Done::Stays { pod, room_for } => self.evict_later(&room_for, pod, now),
             Done::Other => {}
         }
     }
@@ -234,20 +260,36 @@ impl Core {
         let Some(unit) = self.state.unit_of(pod) else { return };
         let record = self.records.entry(unit.clone()).or_default();
         record.binding = record.binding.saturating_sub(1);
-        match result {
-            Ok(()) => record.failures = 0,
-            Err(why) => {
-                record.failures += 1;
-                let wait = Backoff::OBJECT.after(record.failures);
-                tracing::warn!(%unit, pod = pod.name(), why, ?wait, "a bind was refused; placing it again");
-                if let Some(rank) = self.rank(&unit) {
-                    self.queue.wait(unit.clone(), rank, now + wait);
-                }
+        if let Err(why) = result {
+            tracing::warn!(%unit, pod = pod.name(), why, "a bind was refused; placing it again");
+            record.is_refused = true;
+        }
+        if record.binding > 0 {
+            return;
+        }
+        if let Some(due) = record.bind_due.take() {
+            self.timers.remove(&(due, unit.clone()));
+        }
+        // However many of the gang were refused, it is one attempt that failed.
+        if std::mem::take(&mut record.is_refused) {
+            record.failures += 1;
+            let wait = Backoff::OBJECT.after(record.failures);
+            if let Some(rank) = self.rank(&unit) {
+                self.queue.wait(unit.clone(), rank, now + wait);
             }
+        } else {
+            record.failures = 0;
         }
-        if self.records.get(&unit).is_some_and(|record| record.binding == 0) {
-            self.state.stir.units.insert(unit);
-        }
+        self.state.stir.units.insert(unit);
+    }
+
+    /// So many binds of a unit are about to be sent.
+    pub(crate) fn bind_begins(&mut self, unit: &Unit, binds: usize, now: Timestamp) {
+        let due = now + self.policy.grace + ANSWER_MAX;
+        let record = self.records.entry(unit.clone()).or_default();
+        record.binding += binds;
+        record.bind_due = Some(due);
+        self.look_at(unit, due);
     }
 
     /// The next decision; none if there is nothing to decide before something changes, or [`Core::next_at`].
@@ -260,11 +302,17 @@ impl Core {
             self.timers.pop_first();
             self.state.stir.units.insert(unit);
         }
-        self.absorb(now);
+        // What is absorbed may end a hold, which is one more thing that helps others.
+        while !self.state.stir.is_empty() {
+            self.absorb(now);
+        }
         if let Some((unit, rank)) = self.queue.take(now) {
             let decided = self.attempt(&unit, rank, now);
             self.tried = Some(unit);
             return Some(decided);
+        }
+        if let Some((_, unit)) = self.undecided.pop_first() {
+            return Some(self.attempt_thoroughly(unit, now));
         }
         let (at, _, unit) = self.unexplained.first().cloned()?;
         if at > now {
@@ -272,6 +320,18 @@ impl Core {
         }
         self.unexplained.pop_first();
         Some(self.explain(&unit, now))
+    }
+
+    fn attempt_thoroughly(&mut self, unit: Unit, now: Timestamp) -> Decided {
+        let Some(rank) = self.rank(&unit) else {
+            return Decided::default();
+        };
+        self.queue.forget(&unit);
+        self.is_thorough = true;
+        let decided = self.attempt(&unit, rank, now);
+        self.is_thorough = false;
+        self.tried = Some(unit);
+        decided
     }
 
     /// Domains that the engine weighed for the last step; none if it was not asked.
@@ -328,15 +388,24 @@ impl Core {
 
     /// Turns what has changed into units to try.
     fn absorb(&mut self, now: Timestamp) {
-        if self.state.stir.is_empty() {
-            return;
+        let mut stir = std::mem::take(&mut self.state.stir);
+        let is_changed = |hold: &Hold| stir.changed.iter().any(|node| hold.is_on(*node));
+        let held = self.holds.iter().filter(|(_, hold)| is_changed(hold));
+        for unit in held.map(|(unit, _)| unit.clone()).collect::<Vec<_>>() {
+            self.end_hold(&unit);
+            stir.units.insert(unit);
         }
-        let stir = std::mem::take(&mut self.state.stir);
+        if stir.is_unkept {
+            for (rank, unit) in self.next_to_keep(now) {
+                self.queue.add(unit, rank);
+            }
+        }
         if stir.is_birth {
             self.born_at = Some(now);
         }
         if stir.nodes || !stir.room.is_empty() || !stir.marks.is_empty() {
             self.refused.clear();
+            self.futile.clear();
             let cluster = self.state.mirror.cluster();
             let fits = |shape| {
                 let requests = cluster.requests(shape);
@@ -356,6 +425,9 @@ impl Core {
                 Hope::Nodes => stir.nodes,
                 Hope::Own => false,
             });
+        }
+        if stir.victims || stir.is_leaving {
+            self.futile.clear();
         }
         if stir.victims {
             // Whoever may evict nobody gains nothing from it.
@@ -397,6 +469,7 @@ impl Core {
         self.end_hold(unit);
         self.records.remove(unit);
         self.unexplained.retain(|(_, _, other)| other != unit);
+        self.undecided.retain(|(_, other)| other != unit);
         self.timers.retain(|(_, other)| other != unit);
     }
 

@@ -28,6 +28,7 @@ mod state;
 pub mod statement;
 mod steps;
 mod tell;
+mod unpin;
 pub mod write;
 
 pub use core::Policy;

@@ -16,6 +16,8 @@ const DEFAULT_SCHEDULER: &str = "default-scheduler";
 pub struct KeptPod {
     view: PodView,
     uid: Box<str>,
+    /// Of the object that was read, for writes that are right for that one only.
+    version: Box<str>,
     scheduler: Box<str>,
     gates: Box<[Box<str>]>,
     created_at: Option<Timestamp>,
@@ -47,6 +49,7 @@ impl From<Pod> for KeptPod {
         let gates = spec.scheduling_gates.into_iter().flatten();
         Self {
             uid: pod.metadata.uid.unwrap_or_default().into(),
+            version: pod.metadata.resource_version.unwrap_or_default().into(),
             scheduler: spec.scheduler_name.map_or_else(|| DEFAULT_SCHEDULER.into(), Box::from),
             gates: gates.map(|gate| gate.name.into()).collect(),
             created_at: pod.metadata.creation_timestamp.map(|time| time.0),
@@ -97,6 +100,10 @@ impl KeptPod {
 
     pub fn uid(&self) -> &str {
         &self.uid
+    }
+
+    pub(crate) fn version(&self) -> &str {
+        &self.version
     }
 
     pub(crate) fn label(&self, key: &str) -> Option<&String> {

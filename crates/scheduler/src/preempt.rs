@@ -4,42 +4,66 @@
 //! asked to go, and what they leave is held for the unit. A unit that has waited long gets the same hold on the domain
 //! that is nearest to free, but nobody is evicted for it: what runs there ends by itself, and meanwhile nobody smaller
 //! slips in. A hold is taken out of the cluster like something that runs, so every other unit is placed around it; a unit
-//! of higher priority is placed as if it were not there.
+//! of higher priority is placed as if it were not there, and so is a member that a running gang misses, where nobody was
+//! evicted: the hold lies over what runs there. What is held is planned anew when the unit asks for something else, when
+//! one of the nodes changes, and after a while.
 //!
 //! Pods that are being deleted are as good as gone, whoever deletes them: a scheduler that comes after the evictions of
 //! another one finds the room that is being made, and evicts nobody else.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use grove_api::PodGang;
 use grove_api::podgang::{PendingExplanation, Waiting};
 use grove_kubeplace::{GangRequest, PodKey};
-use grove_placement::{Amounts, Assignment, Cluster, NodeId, Preemption, PreemptionRequest, Running, preempt};
+use grove_placement::{
+    Amounts, Assignment, Budget, Cluster, Gang, NodeId, Outcome, Preemption, PreemptionRequest, Running, preempt,
+};
+use grove_runtime::Backoff;
 use jiff::Timestamp;
 
+use crate::attempt::nameless;
 use crate::core::{Core, Decided};
 use crate::pod::KeptPod;
-use crate::queue::{Rank, Unit};
+use crate::queue::{Hope, Rank, Unit};
 use crate::statement::{Statement, because, reason};
 use crate::write::Action;
 
 /// How long victims may take to go before the plan is made anew.
 const HOLD_MAX: Duration = Duration::from_secs(120);
+/// Requests for which no room can be made and that are remembered; for more it is simply tried.
+const FUTILE_MAX: usize = 64;
 /// How long after its grace a pod that is being deleted is still expected to go: its node may be dead.
 const LATE_MAX: Duration = Duration::from_secs(30);
-/// How long a gang waits before a domain is kept for it.
+/// How long a gang waits before a domain is kept for it, and how long that is before another one may be nearer to free.
 const AGED: Duration = Duration::from_secs(300);
 
 /// Places that are kept for a unit.
 #[derive(Debug)]
 pub(crate) struct Hold {
     rank: Rank,
+    /// What was asked for.
+    gang: Gang,
     assignments: Vec<Assignment>,
-    /// Evictions were asked for and may fail; a hold without them ends with the wait.
-    until: Option<Timestamp>,
+    /// Nobody was evicted for it: what runs there ends by itself.
+    is_patient: bool,
+    /// By then the evictions are carried out, or others are nearer to free.
+    until: Timestamp,
+    evictions: Evictions,
     pub(crate) says: PendingExplanation,
+}
+
+/// What became of those who were asked to go.
+#[derive(Debug, Default)]
+struct Evictions {
+    /// UIDs of all of them.
+    victims: BTreeSet<String>,
+    /// Those who could not be asked, or were not allowed to go, and when they are asked again.
+    again: Vec<Arc<KeptPod>>,
+    again_at: Option<Timestamp>,
+    failures: u32,
 }
 
 impl Hold {
@@ -65,6 +89,22 @@ impl Hold {
     }
 }
 
+/// A request for which no room can be made, as long as nothing has changed that: many ask for the same.
+#[derive(Debug)]
+pub(crate) struct Futile {
+    ask: Ask,
+    guards: Vec<String>,
+}
+
+/// What decides whether room can be made.
+#[derive(Debug, PartialEq)]
+struct Ask {
+    gang: Gang,
+    priority: i32,
+    may_evict: bool,
+    may_keep: bool,
+}
+
 /// A unit that runs, as the planner sees it, and its pods by pod-group and node.
 struct Candidate {
     unit: Unit,
@@ -75,10 +115,17 @@ struct Candidate {
 impl Core {
     /// Does something with the holds that a unit may use lifted; those that are not its own return afterwards.
     pub(crate) fn without_holds<T>(&mut self, unit: &Unit, rank: Rank, work: impl FnOnce(&mut Self) -> T) -> T {
+        let may_use = |holder: &Unit, hold: &Hold| {
+            let goes_first = rank.priority < hold.rank.priority || (hold.is_patient && !rank.is_new);
+            holder == unit || goes_first
+        };
+        self.lifting(may_use, work)
+    }
+
+    fn lifting<T>(&mut self, is_lifted: impl Fn(&Unit, &Hold) -> bool, work: impl FnOnce(&mut Self) -> T) -> T {
         let holds = std::mem::take(&mut self.holds);
-        let (lifted, kept): (BTreeMap<_, _>, BTreeMap<_, _>) = holds
-            .into_iter()
-            .partition(|(holder, hold)| holder == unit || rank.priority < hold.rank.priority);
+        let (lifted, kept): (BTreeMap<_, _>, BTreeMap<_, _>) =
+            holds.into_iter().partition(|(holder, hold)| is_lifted(holder, hold));
         lifted
             .values()
             .for_each(|hold| hold.give_back(self.state.mirror.cluster_mut()));
@@ -91,15 +138,62 @@ impl Core {
         done
     }
 
-    /// Ends the hold of a unit that is placed, or gone.
+    /// Those for whom the room is kept without which a gang does not fit; nobody if it would not fit with it.
+    pub(crate) fn kept_for_others(&mut self, gang: &Gang) -> Vec<String> {
+        if self.holds.is_empty() {
+            return Vec::new();
+        }
+        let nodes: Vec<NodeId> = self.lifting(
+            |_, _| true,
+            |core| match core
+                .solver
+                .solve(core.state.mirror.cluster_mut(), gang, Budget::default())
+            {
+                Outcome::Placed(plan) => plan.assignments.iter().map(|assignment| assignment.node).collect(),
+                _ => Vec::new(),
+            },
+        );
+        let is_in_the_way = |hold: &Hold| nodes.iter().any(|node| hold.is_on(*node));
+        let holds = self.holds.iter().filter(|(_, hold)| is_in_the_way(hold));
+        holds.map(|(holder, _)| holder.to_string()).collect()
+    }
+
+    /// Ends the hold of a unit that is placed, or gone, or to be planned anew.
     pub(crate) fn end_hold(&mut self, unit: &Unit) {
         if let Some(hold) = self.holds.remove(unit) {
             hold.give_back(self.state.mirror.cluster_mut());
+            self.refused.clear();
+            self.futile.clear();
+            self.state.stir.is_unkept |= hold.is_patient;
             self.state
                 .stir
                 .room
                 .extend(hold.assignments.iter().map(|assignment| assignment.node));
         }
+    }
+
+    /// Ends the hold of a unit if its time is over.
+    pub(crate) fn end_old_hold(&mut self, unit: &Unit, now: Timestamp) {
+        if self.holds.get(unit).is_some_and(|hold| now >= hold.until) {
+            self.end_hold(unit);
+        }
+    }
+
+    /// Ends the hold of a unit for which nothing can be planned as it is. Evictions are under way: they end by themselves.
+    pub(crate) fn end_patient_hold(&mut self, unit: &Unit) {
+        if self.holds.get(unit).is_some_and(|hold| hold.is_patient) {
+            self.end_hold(unit);
+        }
+    }
+
+    /// Those who have waited long enough that a domain is kept for them, unless one is kept for somebody else.
+    pub(crate) fn next_to_keep(&self, now: Timestamp) -> Vec<(Rank, Unit)> {
+        if self.holds.values().any(|hold| hold.is_patient) {
+            return Vec::new();
+        }
+        let mut parked = self.queue.parked();
+        parked.retain(|(rank, unit)| now >= rank.since + AGED && matches!(self.queue.hope(unit), Some(Hope::Room(_))));
+        parked
     }
 
     /// Tries to make room for a unit that does not fit, or to keep some. What it says of that, if it does.
@@ -111,49 +205,84 @@ impl Core {
         now: Timestamp,
     ) -> Option<Decided> {
         if let Some(hold) = self.holds.get(unit) {
-            if hold.until.is_none_or(|until| now < until) {
-                return Some(Decided::default());
+            if hold.gang == request.gang {
+                return Some(self.evict_again(unit, now));
             }
             self.end_hold(unit);
         }
-        let record = self.records.entry(unit.clone()).or_default();
-        record.guards.clear();
-        let is_hopeless = record.said.as_ref().is_some_and(is_hopeless);
-        let may_evict = rank.priority.0 > self.state.lowest_priority()
-            && !self.state.waiting(unit).iter().any(|pod| pod.never_preempts());
         let is_aged = now >= rank.since + AGED;
-        // One is kept at a time: it lies idle.
-        let may_keep = is_aged && self.holds.values().all(|hold| hold.until.is_some());
         if !is_aged {
             self.look_at(unit, rank.since + AGED);
         }
-        if is_hopeless || !(may_evict || may_keep) {
+        let record = self.records.entry(unit.clone()).or_default();
+        record.guards.clear();
+        if record.said.as_ref().is_some_and(is_hopeless) {
             return None;
         }
+        let ask = Ask {
+            gang: nameless(&request.gang),
+            priority: rank.priority.0,
+            may_evict: rank.priority.0 > self.state.lowest_priority()
+                && !self.state.waiting(unit).iter().any(|pod| pod.never_preempts()),
+            // One is kept at a time: it lies idle.
+            may_keep: is_aged && self.holds.values().all(|hold| !hold.is_patient),
+        };
+        if !ask.may_evict && !ask.may_keep {
+            return None;
+        }
+        if let Some(known) = self.futile.iter().find(|known| known.ask == ask) {
+            self.records.entry(unit.clone()).or_default().guards = known.guards.clone();
+            return None;
+        }
+        let made = self.plan_room(unit, (rank, &ask), request, now);
+        if made.is_none() && !self.holds.contains_key(unit) && self.futile.len() < FUTILE_MAX {
+            let guards = self.records.get(unit).map(|record| record.guards.clone());
+            let guards = guards.unwrap_or_default();
+            self.futile.push(Futile { ask, guards });
+        }
+        made
+    }
+
+    fn plan_room(
+        &mut self,
+        unit: &Unit,
+        (rank, ask): (Rank, &Ask),
+        request: &GangRequest,
+        now: Timestamp,
+    ) -> Option<Decided> {
         let candidates = self.candidates(unit);
         let mut running: Vec<Running> = candidates.iter().map(|candidate| candidate.running.clone()).collect();
-        let priority = rank.priority.0;
+        let priority = ask.priority;
         let leaving = self.leaving(now);
         let outranks_some = running.iter().any(|running| running.priority < priority);
-        if may_evict
+        if ask.may_evict
             && (outranks_some || !leaving.is_empty())
             && let Some(preemption) = self.plan(request, priority, (&running, &leaving))
         {
-            return Some(self.evict(unit, rank, (&candidates, preemption), now));
+            return Some(self.evict(unit, (rank, &request.gang), (&candidates, preemption), now));
         }
         running.iter_mut().for_each(|running| running.budgets.clear());
         if outranks_some {
             let guards = self.guards(request, priority, &candidates, (&running, &leaving));
             self.records.entry(unit.clone()).or_default().guards = guards;
         }
-        if !may_keep {
+        if !ask.may_keep {
             return None;
         }
         // Nobody is evicted, so no budget is asked.
         let preemption = self.plan(request, i32::MAX, (&running, &leaving))?;
         let message = format!("{} is kept for it until there is room", preemption.domain);
         let says = because(reason::QUEUED, message, Waiting::Wait);
-        self.hold(unit, rank, (preemption, says), None);
+        let hold = Hold {
+            rank,
+            gang: request.gang.clone(),
+            assignments: preemption.plan.assignments,
+            is_patient: true,
+            until: now + AGED,
+            evictions: Evictions::default(),
+            says,
+        };
+        self.hold(unit, hold);
         None
     }
 
@@ -186,6 +315,8 @@ impl Core {
         };
         let found = preempt(&mut self.solver, cluster, request);
         leaving.iter().for_each(|(node, held)| cluster.take(*node, held));
+        let visited = self.visited.get_or_insert(0);
+        *visited = visited.saturating_add(self.solver.work().candidates);
         found
     }
 
@@ -216,32 +347,20 @@ impl Core {
         self.state.budgets.relaxed(&going)
     }
 
-    fn hold(
-        &mut self,
-        unit: &Unit,
-        rank: Rank,
-        (preemption, says): (Preemption, PendingExplanation),
-        until: Option<Timestamp>,
-    ) {
-        let hold = Hold {
-            rank,
-            assignments: preemption.plan.assignments,
-            until,
-            says,
-        };
+    fn hold(&mut self, unit: &Unit, hold: Hold) {
         hold.take(self.state.mirror.cluster_mut());
+        self.look_at(unit, hold.until);
         self.holds.insert(unit.clone(), hold);
     }
 
     fn evict(
         &mut self,
         unit: &Unit,
-        rank: Rank,
+        (rank, gang): (Rank, &Gang),
         (candidates, preemption): (&[Candidate], Preemption),
         now: Timestamp,
     ) -> Decided {
-        let mut actions = Vec::new();
-        let mut names = Vec::new();
+        let (mut actions, mut names, mut victims) = (Vec::new(), Vec::new(), BTreeSet::new());
         for victim in &preemption.victims {
             let candidate = &candidates[victim.running];
             names.push(candidate.unit.to_string());
@@ -252,7 +371,11 @@ impl Core {
                     .into_iter()
                     .flatten();
                 let going = pods.take(assignment.pods as usize).cloned();
-                actions.extend(going.map(|pod| Action::Evict { pod }));
+                for pod in going {
+                    victims.insert(pod.uid().to_owned());
+                    let room_for = unit.clone();
+                    actions.push(Action::Evict { pod, room_for });
+                }
             }
         }
         names.sort();
@@ -267,12 +390,61 @@ impl Core {
             ),
         };
         let says = because(reason::PREEMPTING, message, Waiting::Wait);
-        let until = now + HOLD_MAX;
-        self.hold(unit, rank, (preemption, says), Some(until));
-        self.look_at(unit, until);
+        let hold = Hold {
+            rank,
+            gang: gang.clone(),
+            assignments: preemption.plan.assignments,
+            is_patient: false,
+            until: now + HOLD_MAX,
+            evictions: Evictions {
+                victims,
+                ..Evictions::default()
+            },
+            says,
+        };
+        self.hold(unit, hold);
         Decided {
             actions,
-            notices: Vec::new(),
+            ..Decided::default()
+        }
+    }
+
+    /// A pod could not be evicted: it is asked again after a while, as long as the room is wanted.
+    pub(crate) fn evict_later(&mut self, unit: &Unit, pod: Arc<KeptPod>, now: Timestamp) {
+        let evictions = self.holds.get_mut(unit).map(|hold| &mut hold.evictions);
+        let Some(evictions) = evictions.filter(|evictions| evictions.victims.contains(pod.uid())) else {
+            return;
+        };
+        evictions.again.push(pod);
+        if evictions.again_at.is_none() {
+            evictions.failures += 1;
+            let at = now + Backoff::OBJECT.after(evictions.failures);
+            evictions.again_at = Some(at);
+            self.look_at(unit, at);
+        }
+    }
+
+    fn evict_again(&mut self, unit: &Unit, now: Timestamp) -> Decided {
+        let evictions = self.holds.get_mut(unit).map(|hold| &mut hold.evictions);
+        let due = evictions.filter(|evictions| evictions.again_at.is_some_and(|at| now >= at));
+        let Some(evictions) = due else {
+            return Decided::default();
+        };
+        evictions.again_at = None;
+        let again = std::mem::take(&mut evictions.again).into_iter();
+        let pods = &self.state.pods;
+        let stays = |pod: &Arc<KeptPod>| {
+            let known = pods.get(pod.key());
+            known.is_some_and(|known| known.uid() == pod.uid() && known.is_live())
+        };
+        let room_for = unit;
+        let actions = again.filter(stays).map(|pod| Action::Evict {
+            pod,
+            room_for: room_for.clone(),
+        });
+        Decided {
+            actions: actions.collect(),
+            ..Decided::default()
         }
     }
 

@@ -28,7 +28,6 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::attempt::was_whole;
 use crate::core::{Core, Decided, Policy};
 use crate::metrics::Metrics;
 use crate::seen::{Kept, Seen};
@@ -46,9 +45,9 @@ type Watching = Pin<Box<dyn Future<Output = ()> + Send>>;
 #[derive(Clone)]
 pub struct Settings {
     pub policy: Policy,
-    /// Binds that are under way at once.
+    /// Binds, and deletions that make room, that are under way at once.
     pub binds_max: usize,
-    /// Other requests that are under way at once.
+    /// Requests that tell people something and are under way at once.
     pub writes_max: usize,
     pub clock: Arc<dyn Fn() -> Timestamp + Send + Sync>,
     pub metrics: Metrics,
@@ -149,7 +148,9 @@ impl Scheduler {
             if let Some(decided) = core.step(now) {
                 let metrics = &self.settings.metrics;
                 metrics.decided(result(&decided), begun.elapsed(), core.visited());
-                waits(&decided, now).for_each(|wait| metrics.waited(&self.settings.policy.name, wait));
+                if let Some(wait) = decided.waited {
+                    metrics.waited(&self.settings.policy.name, wait);
+                }
                 let ended = (self.settings.clock)();
                 let what = (result(&decided), core.visited());
                 let binds = steps::planned(&self.settings.tracer, core.tried().as_deref(), (now, ended), what);
@@ -237,17 +238,6 @@ fn result(decided: &Decided) -> &'static str {
     }
 }
 
-/// How long the gangs had waited that are said to be placed for the first time.
-fn waits(decided: &Decided, now: Timestamp) -> impl Iterator<Item = Duration> {
-    decided.actions.iter().filter_map(move |action| match action {
-        Action::Say { gang, statement } if statement.is_scheduled && !was_whole(gang) => {
-            let made = gang.metadata.creation_timestamp.as_ref()?;
-            Some(wait(made.0, now))
-        }
-        _ => None,
-    })
-}
-
 /// Requests that are under way.
 struct Requests {
     writer: Writer,
@@ -274,10 +264,12 @@ impl Requests {
     }
 
     fn send(&mut self, action: Action, binds: Option<Arc<Binds>>) {
-        // What people read does not hold up what pods wait for.
+        // What people read does not hold up what pods wait for, be it room.
         let lane = match action {
-            Action::Bind { .. } | Action::Pin { .. } => self.binds.clone(),
-            _ => self.writes.clone(),
+            Action::Say { .. } | Action::Mark { .. } => self.writes.clone(),
+            Action::Bind { .. } | Action::Pin { .. } | Action::Release { .. } | Action::Evict { .. } => {
+                self.binds.clone()
+            }
         };
         if let Action::Evict { .. } = action {
             self.metrics.evicts();
@@ -291,7 +283,7 @@ impl Requests {
                 Done::Bound { pod } => ("bound", &**pod, None),
                 Done::Found { pod } => ("bound", &**pod, None),
                 Done::Refused { pod, why } => ("refused", &**pod, Some(why)),
-                Done::Said { .. } | Done::Kept { .. } | Done::Other => return done,
+                Done::Said { .. } | Done::Kept { .. } | Done::Stays { .. } | Done::Other => return done,
             };
             metrics.bind_ended(result, begun.elapsed());
             if let Some(binds) = binds {
@@ -306,7 +298,7 @@ impl Requests {
     }
 }
 
-fn wait(now: Timestamp, at: Timestamp) -> Duration {
+pub(crate) fn wait(now: Timestamp, at: Timestamp) -> Duration {
     Duration::try_from(at.duration_since(now)).unwrap_or(Duration::ZERO)
 }
 

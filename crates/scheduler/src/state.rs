@@ -41,15 +41,22 @@ pub(crate) struct Stir {
     pub(crate) marks: BTreeSet<Mark>,
     /// A node came or changed, or a topology did.
     pub(crate) nodes: bool,
+    /// Nodes that changed or went: what is held on them may be of no use any more.
+    pub(crate) changed: BTreeSet<NodeId>,
+    /// Nothing is kept any more for one that has waited long: the next may have it.
+    pub(crate) is_unkept: bool,
     /// Pods may be evicted that could not be before: a disruption budget lets them go, or their priority is lower.
     pub(crate) victims: bool,
+    /// A pod is on its way out: what it leaves can be counted on.
+    pub(crate) is_leaving: bool,
     /// A pod came that is to be placed, or one that was held back is not any more.
     pub(crate) is_birth: bool,
 }
 
 impl Stir {
     pub(crate) fn is_empty(&self) -> bool {
-        self.units.is_empty() && self.room.is_empty() && self.marks.is_empty() && !self.nodes && !self.victims
+        let is_any = self.nodes || self.victims || self.is_unkept || self.is_leaving;
+        !is_any && self.units.is_empty() && self.room.is_empty() && self.marks.is_empty() && self.changed.is_empty()
     }
 }
 
@@ -185,11 +192,12 @@ impl State {
         put(&mut self.nodes, name, node);
     }
 
-    /// A node that changes may take those who keep others away out of their domain.
+    /// A node that changes may take those who keep others away out of their domain, and what is held on it with it.
     fn leaves_domains(&mut self, node: &str) {
         let cluster = self.mirror.cluster();
         let marks = cluster.node(node).into_iter().flat_map(|node| cluster.marks_on(node));
         self.stir.marks.extend(marks);
+        self.stir.changed.extend(cluster.node(node));
     }
 
     /// A node says what its NUMA cells have left, or nothing any more. That may help whoever asks for cells; nobody else
@@ -221,6 +229,8 @@ impl State {
             self.mirror.assume(&*new, node);
         }
         let after = self.mirror.node_of(&key).map(str::to_owned);
+        let leaves = |pod: &KeptPod| pod.leaves_at().is_some();
+        self.stir.is_leaving |= leaves(&new) && !old.as_deref().is_some_and(leaves);
         // It may be gone from there, ask for less, or keep away others than before.
         if self.mirror.holding(&key) != held {
             self.leaves(held);
@@ -242,7 +252,7 @@ impl State {
             self.stir.units.extend(self.siblings(gang).into_iter().map(Unit::Gang));
             self.stir.units.insert(unit.clone());
         }
-        // That a bind of ours is now seen is no news.
+        // That a bind of ours is now seen moves nothing, and is no news.
         let is_news = old.is_none_or(|old| standing(&old, &before) != standing(&new, &after));
         if is_news || (before.is_none() && hand.is_wanted(&new)) {
             self.stir.units.insert(unit);
@@ -265,9 +275,7 @@ impl State {
         self.pods.remove(key);
         let Some(unit) = self.unit_of(old) else { return };
         if let Unit::Gang(gang) = &unit {
-            if let Some(members) = self.members.get_mut(gang) {
-                members.remove(key);
-            }
+            drop_member(&mut self.members, gang, key);
             // The gangs of a replica hold each other in place.
             self.stir.units.extend(self.siblings(gang).into_iter().map(Unit::Gang));
         }
@@ -287,10 +295,8 @@ impl State {
             (Some(old), Some(new)) => !is_same(old, new),
             _ => true,
         };
-        if let Some(replica) = old.and_then(|old| replica_of(old))
-            && let Some(gangs) = self.replicas.get_mut(&replica)
-        {
-            gangs.remove(&key);
+        if let Some(replica) = old.and_then(|old| replica_of(old)) {
+            drop_member(&mut self.replicas, &replica, &key);
         }
         if let Some(replica) = gang.as_ref().and_then(|gang| replica_of(gang)) {
             self.replicas.entry(replica).or_default().insert(key.clone());
@@ -346,6 +352,16 @@ impl State {
             },
             // Levels below the host have no label.
             None => Bounds::Node,
+        }
+    }
+
+    /// The API server has the pod on a node. The watch may be late: until it has caught up, the pod is there. One that
+    /// is gone as the watch knows is gone: nobody would ever take it from there.
+    pub(crate) fn find(&mut self, pod: &KeptPod) {
+        let known = self.pods.get(pod.key());
+        let waits = known.is_some_and(|known| known.uid() == pod.uid() && known.is_live() && !known.has_place());
+        if let Some(node) = pod.node().filter(|_| waits) {
+            self.mirror.assume(pod, node);
         }
     }
 
@@ -420,6 +436,12 @@ impl State {
         mirror.gang(gang, |key| pods.get(key).filter(is_shown).map(|pod| &**pod))
     }
 
+    /// Names of gangs and replicas of which something is known.
+    #[cfg(test)]
+    pub(crate) fn remembered(&self) -> usize {
+        self.members.len() + self.replicas.len()
+    }
+
     /// The pods that a gang lists and that live, by pod-group.
     pub(crate) fn listed<'a>(&'a self, group: &'a PodGroup) -> impl Iterator<Item = &'a Arc<KeptPod>> {
         let pods = group
@@ -492,6 +514,16 @@ fn put<V>(map: &mut BTreeMap<String, Arc<V>>, name: &str, object: Option<Arc<V>>
         Some(object) => map.insert(name.to_owned(), object),
         None => map.remove(name),
     };
+}
+
+/// Takes one out of a set, and the set with the last of it: names never come back.
+fn drop_member<K: Ord, V: Ord>(sets: &mut BTreeMap<K, BTreeSet<V>>, key: &K, member: &V) {
+    if let Some(set) = sets.get_mut(key) {
+        set.remove(member);
+        if set.is_empty() {
+            sets.remove(key);
+        }
+    }
 }
 
 pub(crate) fn pod_key(key: ObjectKey) -> PodKey {

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use grove_api::podgang::{PendingExplanation, Waiting};
 use grove_api::{PodGang, labels};
+use grove_kubeplace::GangRequest;
 use grove_placement::score;
 use grove_runtime::Notice;
 use jiff::Timestamp;
@@ -18,6 +19,7 @@ use crate::attempt::was_whole;
 use crate::core::{Core, Decided, Standing};
 use crate::quality::Quality;
 use crate::queue::{Hope, Rank, Unit};
+use crate::scheduler::wait;
 use crate::statement::{Statement, because, proven, reason};
 use crate::write::Action;
 
@@ -53,13 +55,20 @@ impl Core {
         };
         let scopes = request.report(self.state.mirror.cluster(), &[]);
         let record = self.records.entry(unit.clone()).or_default();
+        record.was_whole = Some(true);
+        let is_first = !std::mem::replace(&mut record.is_counted, true) && !was_whole(gang);
         record.quality = Quality::of(&scopes);
         let regret = record.regret.clone();
         let mut statement = Statement::placed(&scopes, score(&scopes), regret.as_deref());
         if let Some(stored) = Statement::stored(gang).filter(|_| regret.is_none()) {
             statement.keep_regret(stored);
         }
-        self.say(unit, gang, statement, now)
+        let made = gang.metadata.creation_timestamp.as_ref();
+        let made = made.filter(|_| is_first && matches!(unit, Unit::Gang(_)));
+        Decided {
+            waited: made.map(|made| wait(made.0, now)),
+            ..self.say(unit, gang, statement, now)
+        }
     }
 
     pub(crate) fn say_pending(
@@ -75,7 +84,7 @@ impl Core {
             return Decided::default();
         }
         let statement = Statement::pending(pending);
-        let statement = match standing.bound > 0 && was_whole(gang) {
+        let statement = match standing.bound > 0 && self.was_whole(unit, gang) {
             true => statement.members_missing(),
             false => statement,
         };
@@ -141,19 +150,7 @@ impl Core {
         let Ok(request) = self.state.request(&gang) else {
             return Decided::default();
         };
-        let proof = match self.holds.get(unit) {
-            Some(_) => None,
-            None => grove_placement::explain(self.state.mirror.cluster(), &request.gang),
-        };
-        let mut pending = match (&proof, self.holds.get(unit)) {
-            (_, Some(hold)) => hold.says.clone(),
-            (Some(proof), _) => proven(proof, self.state.blockers(&request.gang, proof)),
-            (None, None) => because(
-                reason::QUEUED,
-                "its turn comes when those before it are placed".to_owned(),
-                Waiting::Wait,
-            ),
-        };
+        let mut pending = self.why(unit, &request);
         let guards = self.records.get(unit).map(|record| record.guards.clone());
         let changes = guards.unwrap_or_default().into_iter().chain(pending.would_fit_if);
         pending.would_fit_if = changes.take(CHANGES_MAX).collect();
@@ -164,6 +161,22 @@ impl Core {
         }
         let standing = self.standing(&gang);
         self.say_pending(unit, (&gang, &standing), pending, now)
+    }
+
+    /// Why a unit that does not fit has no place.
+    fn why(&mut self, unit: &Unit, request: &GangRequest) -> PendingExplanation {
+        if let Some(hold) = self.holds.get(unit) {
+            return hold.says.clone();
+        }
+        let queued = |message| because(reason::QUEUED, message, Waiting::Wait);
+        let others = self.kept_for_others(&request.gang);
+        if !others.is_empty() {
+            return queued(format!("the room that it could use is kept for {}", others.join(", ")));
+        }
+        match grove_placement::explain(self.state.mirror.cluster(), &request.gang) {
+            Some(proof) => proven(&proof, self.state.blockers(&request.gang, &proof)),
+            None => queued("its turn comes when those before it are placed".to_owned()),
+        }
     }
 
     /// Says it, if it is news: on the gang, on the pods that wait, and in an Event.
@@ -183,16 +196,19 @@ impl Core {
             Unit::Pod(_) => None,
         };
         let said = record.said.clone().or_else(stored);
-        record.to_say = None;
+        record.has_more_to_say = false;
         if said.as_ref().is_some_and(|said| said.says_the_same(&statement)) {
             record.said = said;
             return decided;
         }
         if record.is_writing {
-            record.to_say = Some(statement);
+            record.has_more_to_say = true;
             return decided;
         }
-        let is_other_outcome = said.is_none_or(|said| said.reason != statement.reason);
+        // A write that failed is tried again; what came of the gang is the same.
+        let told = record.told.take().or_else(|| said.map(|said| said.reason));
+        let is_other_outcome = told.as_ref() != Some(&statement.reason);
+        record.told = Some(statement.reason.clone());
         record.said = Some(statement.clone());
         if is_other_outcome {
             decided.notices.extend(self.notice(unit, gang, &statement, now));

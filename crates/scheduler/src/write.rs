@@ -18,6 +18,7 @@ use serde_json::{Value, json};
 
 use crate::hand::{Bounds, Hand, pin_patch};
 use crate::pod::KeptPod;
+use crate::queue::Unit;
 use crate::statement::Statement;
 
 /// A change to make.
@@ -41,7 +42,7 @@ pub enum Action {
     /// Delete a pod, so that it returns unbound: a bound pod cannot be unbound.
     Release { pod: Arc<KeptPod> },
     /// Ask a pod to make room for one of higher priority.
-    Evict { pod: Arc<KeptPod> },
+    Evict { pod: Arc<KeptPod>, room_for: Unit },
 }
 
 /// What became of a change.
@@ -60,9 +61,14 @@ pub enum Done {
     },
     /// The pod was to be released, and is not known to be.
     Kept { pod: Arc<KeptPod> },
+    /// The pod was to be evicted, and is not known to be.
+    Stays { pod: Arc<KeptPod>, room_for: Unit },
     /// Nothing that anybody waits for; failures are seen by what does not change.
     Other,
 }
+
+/// How often a pod is marked that changes meanwhile: then somebody else is at it.
+const MARKS_MAX: usize = 4;
 
 /// How requests are sent.
 #[derive(Clone)]
@@ -80,7 +86,7 @@ impl Writer {
             Action::Say { gang, statement } => self.say(&gang, &statement, now).await,
             Action::Mark { pod, message } => self.mark(&pod, &message, now).await,
             Action::Release { pod } => self.release(pod).await,
-            Action::Evict { pod } => self.evict(&pod).await,
+            Action::Evict { pod, room_for } => self.evict(pod, room_for).await,
         }
     }
 
@@ -177,25 +183,37 @@ impl Writer {
         }
     }
 
+    /// For a pod that has no node only: it may have been bound since this was decided, so the version is named that is
+    /// known to have none.
     async fn mark(&self, pod: &KeptPod, message: &str, now: Timestamp) -> Done {
-        let patch = json!({
-            "metadata": {"uid": pod.uid()},
-            "status": {"conditions": [{
-                "type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message,
-                "lastTransitionTime": now,
-            }]},
-        });
+        let (api, name) = (self.pods(pod), pod.name());
         let parameters = PatchParams {
             field_manager: Some(self.manager.clone()),
             ..PatchParams::default()
         };
-        let name = pod.name();
-        let written = self
-            .pods(pod)
-            .patch_status(name, &parameters, &Patch::Strategic(patch))
-            .await;
-        if let Err(error) = written {
+        let mut version = pod.version().to_owned();
+        for _ in 0..MARKS_MAX {
+            let patch = json!({
+                "metadata": {"uid": pod.uid(), "resourceVersion": version},
+                "status": {"conditions": [{
+                    "type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message,
+                    "lastTransitionTime": now,
+                }]},
+            });
+            let error = match api.patch_status(name, &parameters, &Patch::Strategic(patch)).await {
+                Ok(_) => break,
+                Err(kube::Error::Api(status)) if status.code == 409 => match found(&api, pod).await {
+                    Ok(Some(found)) if found.is_live() && !found.has_place() => {
+                        found.version().clone_into(&mut version);
+                        continue;
+                    }
+                    Ok(_) => break,
+                    Err(error) => error,
+                },
+                Err(error) => error,
+            };
             tracing::debug!(pod = name, %error, "a pod could not be marked");
+            break;
         }
         Done::Other
     }
@@ -220,7 +238,7 @@ impl Writer {
         }
     }
 
-    async fn evict(&self, pod: &KeptPod) -> Done {
+    async fn evict(&self, pod: Arc<KeptPod>, room_for: Unit) -> Done {
         let name = pod.name();
         let eviction = Eviction {
             metadata: ObjectMeta {
@@ -237,13 +255,18 @@ impl Writer {
             }),
         };
         let sent = self
-            .pods(pod)
+            .pods(&pod)
             .create_subresource::<_, Value>("eviction", name, &PostParams::default(), &eviction)
             .await;
-        if let Err(error) = sent {
-            tracing::warn!(pod = name, %error, "a pod could not be evicted");
+        match sent {
+            Ok(_) => Done::Other,
+            // Gone already, or another pod of the name.
+            Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Done::Other,
+            Err(error) => {
+                tracing::warn!(pod = name, %error, "a pod could not be evicted; it is asked again");
+                Done::Stays { pod, room_for }
+            }
         }
-        Done::Other
     }
 }
 

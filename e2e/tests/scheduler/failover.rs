@@ -16,7 +16,7 @@ const CONFIG: &str = "apiVersion: operator.config.grove.io/v1alpha1\nkind: Opera
                       server: {healthProbes: {port: 0}, metrics: {port: 0}}\n\
                       leaderElection: {enabled: true, resourceNamespace: failover}\n";
 const AFTER_KILL_MAX: Duration = Duration::from_secs(20);
-/// Of the best of three handovers: the machine has other work.
+/// Of the median of three handovers: the machine has other work.
 const AFTER_TERM_MAX: Duration = Duration::from_secs(3);
 
 /// Creates a gang and waits until it runs; how long that took since a moment.
@@ -49,17 +49,19 @@ async fn a_second_replica_takes_over_in_time_and_binds_nothing_twice() -> Result
     let after_kill = bound_after(&place, "b", 8, killed).await?;
 
     let mut leader = second;
-    let mut after_term = Duration::MAX;
+    let mut handovers = Vec::new();
     for (handover, gang) in ["c", "d", "e"].into_iter().enumerate() {
         let next = start()?;
         next.says("another replica leads").await?;
         let told = Instant::now();
         leader.terminate().await?;
-        after_term = after_term.min(bound_after(&place, gang, 4 * (handover + 3), told).await?);
+        handovers.push(bound_after(&place, gang, 4 * (handover + 3), told).await?);
         leader = next;
     }
+    handovers.sort();
+    let after_term = handovers[1];
 
-    println!("bound again {after_kill:?} after a kill, at best {after_term:?} after a signal");
+    println!("bound again {after_kill:?} after a kill, {handovers:?} after a signal");
     ensure!(after_kill < AFTER_KILL_MAX, "{after_kill:?} after a kill");
     ensure!(after_term < AFTER_TERM_MAX, "{after_term:?} after a signal");
     let audit = Audit::of(

@@ -4,6 +4,7 @@
 //! - No node holds more than it has.
 //! - No scope that requires a level is split, the gangs of a replica that share a domain included.
 //! - No gang is bound below its minimum, unless its newest bind is younger than the grace or it was whole before.
+//! - No pod that has a node says that it has none.
 //!
 //! The moments come from the history of an embedded cluster, or from watches of a real one, put in order.
 
@@ -53,6 +54,8 @@ pub enum Wrong {
     HalfBound(Key, SignedDuration),
     #[error("gang {0:?}: {1:?}")]
     Placement(Key, Vec<Fault>),
+    #[error("pod {0:?} has a node and says PodScheduled=False: {1}")]
+    Denied(Key, String),
     #[error("node {0} is over capacity: {1:?}")]
     OverCapacity(String, Vec<i64>),
 }
@@ -61,7 +64,7 @@ impl Wrong {
     /// Whether a node holds more than it has.
     pub fn is_overcommitment(&self) -> bool {
         match self {
-            Self::HalfBound(..) => false,
+            Self::HalfBound(..) | Self::Denied(..) => false,
             Self::Placement(_, faults) => faults.iter().any(|fault| matches!(fault, Fault::Overcommitted { .. })),
             Self::OverCapacity(..) => true,
         }
@@ -127,6 +130,7 @@ impl Audit {
         let mut audit = Self::new(terms);
         for moment in moments {
             let time = moment.time;
+            judge_word(&moment)?;
             if let Some((gang, is_bind)) = audit.take(moment) {
                 if is_bind {
                     audit.binds += 1;
@@ -297,6 +301,21 @@ impl Audit {
     }
 }
 
+/// A pod that has a node does not say that it has none.
+fn judge_word(moment: &Moment) -> Result<(), Wrong> {
+    let pod = moment.object.as_ref().filter(|_| moment.resource == "pods");
+    let Some(pod) = pod.filter(|pod| node_of(pod).is_some()) else {
+        return Ok(());
+    };
+    match object::complaint(pod) {
+        Some(why) => {
+            let key = (moment.namespace.clone(), moment.name.clone());
+            Err(Wrong::Denied(key, why.to_owned()))
+        }
+        None => Ok(()),
+    }
+}
+
 fn put<K: Ord>(objects: &mut BTreeMap<K, Value>, key: K, object: Option<Value>) -> Option<Value> {
     match object {
         Some(object) => objects.insert(key, object),
@@ -380,6 +399,15 @@ mod tests {
     #[should_panic(expected = "Overcommitted")]
     fn a_node_that_holds_too_much_is_found() {
         judged([bound("p0", "n0", 1), bound("p1", "n0", 2)]);
+    }
+
+    #[test]
+    #[should_panic(expected = "has a node and says PodScheduled=False: no room")]
+    fn a_bound_pod_that_says_it_is_not_is_found() {
+        let mut denied = bound("p1", "n1", 2);
+        let said = json!([{"type": "PodScheduled", "status": "False", "message": "no room"}]);
+        denied.object.as_mut().unwrap()["status"]["conditions"] = said;
+        judged([bound("p0", "n0", 1), denied]);
     }
 
     #[test]

@@ -29,6 +29,13 @@ pub(super) fn node_of(pod: &Value) -> Option<&str> {
     pod["spec"]["nodeName"].as_str()
 }
 
+/// Why a pod has no node, as it says itself.
+pub(super) fn complaint(pod: &Value) -> Option<&str> {
+    let mut conditions = list(&pod["status"]["conditions"]).iter();
+    let said = conditions.find(|condition| condition["type"] == "PodScheduled" && condition["status"] == "False")?;
+    Some(said["message"].as_str().unwrap_or_default())
+}
+
 pub(super) fn has_ended(pod: &Value) -> bool {
     matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed"))
 }

@@ -8,6 +8,10 @@ use serde_json::{Value, json};
 use super::*;
 use crate::seen::Kept;
 
+mod binds;
+mod holds;
+mod wholeness;
+
 const RACK: &str = "example.com/rack";
 
 /// A scheduler whose requests are all carried out, at one moment.
@@ -44,7 +48,8 @@ impl Table {
         self.core.see(K::seen(key, None));
     }
 
-    /// Decides until there is nothing to decide: "one@n0" for a bind, "-one" for an eviction, and what is said.
+    /// Decides until there is nothing to decide: "one@n0" for a bind, "-one" for an eviction, "!one" for a release, and
+    /// what is said.
     fn run(&mut self) -> Vec<String> {
         let mut told = Vec::new();
         while let Some(decided) = self.core.step(self.now) {
@@ -54,8 +59,12 @@ impl Table {
                         told.push(format!("{}@{node}", pod.name()));
                         Done::Bound { pod }
                     }
-                    Action::Evict { pod } => {
+                    Action::Evict { pod, .. } => {
                         told.push(format!("-{}", pod.name()));
+                        Done::Other
+                    }
+                    Action::Release { pod } => {
+                        told.push(format!("!{}", pod.name()));
                         Done::Other
                     }
                     Action::Say { gang, statement } => {
@@ -318,4 +327,59 @@ fn a_gang_in_which_nothing_happens_is_spoken_of_however_busy_others_are() {
         table.pass(1);
     }
     assert_eq!(told, [(60, "pod-group a has 1 of the 2 pods that it needs".to_owned())]);
+}
+
+#[test]
+fn nothing_is_left_of_gangs_that_are_gone() {
+    let mut table = Table::new(&[node("n0", "r0", "8")]);
+    for name in ["a", "b"] {
+        let (mut gang, pods) = gang(name, 2, None);
+        gang["metadata"]["labels"] =
+            json!({"app.kubernetes.io/part-of": name, "grove.io/podcliqueset-replica-index": "0"});
+        table.see::<PodGang>(&gang);
+        pods.iter().for_each(|pod| table.see::<Pod>(pod));
+        table.run();
+        pods.iter().for_each(|pod| table.lose::<Pod>(pod));
+        table.lose::<PodGang>(&gang);
+        table.run();
+    }
+    assert_eq!(table.core.state.remembered(), 0);
+    assert!(table.core.records.is_empty());
+}
+
+/// Pods that fill two nodes of ten, if five, three and two share one: whoever puts the largest where it fits best fails.
+fn tight(name: &str) -> (Value, Vec<Value>) {
+    let sizes = [(5, 1), (4, 2), (3, 1), (2, 2)];
+    let (mut groups, mut pods) = (Vec::new(), Vec::new());
+    for (cpu, count) in sizes {
+        let names: Vec<String> = (0..count).map(|index| format!("{name}-{cpu}-{index}")).collect();
+        let references = names.iter().map(|name| json!({"namespace": "ns", "name": name}));
+        let references: Vec<Value> = references.collect();
+        groups.push(json!({"name": format!("of{cpu}"), "minReplicas": count, "podReferences": references}));
+        for pod_name in names {
+            let mut pod = pod(&pod_name, &cpu.to_string(), None);
+            pod["metadata"]["labels"]["grove.io/podgang"] = json!(name);
+            pods.push(pod);
+        }
+    }
+    let gang = json!({"apiVersion": "scheduler.grove.io/v1alpha1", "kind": "PodGang",
+        "metadata": {"name": name, "namespace": "ns", "uid": name}, "spec": {"podgroups": groups}});
+    (gang, pods)
+}
+
+#[test]
+fn a_gang_that_is_not_decided_in_time_is_searched_for_longer_when_nobody_else_waits() {
+    let mut table = Table::new(&[node("n0", "r0", "10"), node("n1", "r0", "10"), node("n2", "r0", "1")]);
+    table.core.budget.find = 0;
+    let (gang, pods) = tight("g");
+    table.see::<PodGang>(&gang);
+    pods.iter().for_each(|pod| table.see::<Pod>(pod));
+    assert!(table.core.step(table.now).unwrap().actions.is_empty());
+    assert_eq!(table.core.undecided.len(), 1);
+    table.core.budget = Budget::default();
+    table.see::<Pod>(&pod("single", "1", None));
+    let told = table.run();
+    assert_eq!(told[0], "single@n2", "{told:?}");
+    let binds = told.iter().filter(|told| told.starts_with("g-") && told.contains('@'));
+    assert_eq!(binds.count(), 6, "{told:?}");
 }

@@ -188,3 +188,26 @@ async fn the_minimum_is_placed_and_the_rest_when_there_is_room() {
     assert_eq!(world.unbound().await, 1);
     world.audit();
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_gang_whose_topology_does_not_exist_says_so_and_is_placed_when_it_does() {
+    let world = World::new(nodes(1, 1, 2)).await;
+    let gang = "apiVersion: scheduler.grove.io/v1alpha1\nkind: PodGang\nmetadata: {name: lost}\nspec:\n  topologyRef: elsewhere\n  \
+                topologyConstraint: {packConstraint: {required: topology.kubernetes.io/rack}}\n  podgroups:\n  \
+                - {name: w, minReplicas: 1, podReferences: [{namespace: default, name: p0}]}\n";
+    world.create::<grove_api::PodGang>(gang).await;
+    let pod = crate::pods::pod("p0", "grove-scheduler", 8);
+    let labelled = pod.replace("{name: p0", "{name: p0, labels: {grove.io/podgang: lost}");
+    world.create::<Pod>(&labelled).await;
+    world.await_scheduled("lost", ("False", "TopologyUnavailable")).await;
+    let (_, _, message) = world.scheduled("lost").await.expect("a condition");
+    assert!(message.contains("elsewhere"), "{message}");
+    let topology = "apiVersion: grove.io/v1alpha1\nkind: ClusterTopology\nmetadata: {name: elsewhere}\nspec:\n  levels:\n  \
+                    - {domain: rack, key: topology.kubernetes.io/rack}\n";
+    let topology: grove_api::ClusterTopology = serde_saphyr::from_str(topology).expect("a topology");
+    let topologies = kube::Api::<grove_api::ClusterTopology>::all(world.client.clone());
+    let made = topologies.create(&Default::default(), &topology).await;
+    made.expect("a topology that is taken");
+    world.await_scheduled("lost", ("True", "Placed")).await;
+    world.audit();
+}

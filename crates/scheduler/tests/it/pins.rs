@@ -112,6 +112,35 @@ async fn a_pinned_pod_above_the_minimum_that_nobody_binds_is_placed_again() {
     world.audit();
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_gang_that_waits_in_vain_in_one_rack_is_pinned_in_the_next() {
+    let world = World::with_binder(nodes(1, 2, 4), PINS, false).await;
+    world.create::<PodCliqueSet>(&set("w", 2, 8, "rack")).await;
+    let pinned = async |world: &World| -> Vec<(Pod, String)> {
+        let pods = world.list::<Pod>().await.into_values();
+        let pinned = pods.filter_map(|pod| pinned_to(&pod).map(|node| (pod, node)));
+        pinned.collect()
+    };
+    world
+        .eventually("both are pinned", async |world| pinned(world).await.len() == 2)
+        .await;
+    let first = pinned(&world).await[0].1.clone();
+    let (rack, _) = first.split_once('h').expect("a rack");
+    // Whoever binds here cannot bind them in that rack: a volume cannot be made there, say.
+    world
+        .eventually("both are pinned in the other rack", async |world| {
+            let pinned = pinned(world).await;
+            pinned.len() == 2 && pinned.iter().all(|(_, node)| !node.starts_with(rack))
+        })
+        .await;
+    for (pod, node) in pinned(&world).await {
+        world.bind(&pod.name_any(), &node).await;
+    }
+    world.await_scheduled("w-0", ("True", "Placed")).await;
+    world.settle().await;
+    world.audit();
+}
+
 /// The node that a pod is pinned to.
 fn pinned_to(pod: &Pod) -> Option<String> {
     let affinity = pod.spec.as_ref()?.affinity.as_ref()?.node_affinity.as_ref()?;

@@ -43,6 +43,10 @@ async fn a_gang_of_higher_priority_frees_one_rack_and_takes_it() {
         world.await_scheduled(&format!("{name}-0"), ("True", "Placed")).await;
     }
     world.create::<PodCliqueSet>(&important("urgent", 2, "high")).await;
+    world.await_scheduled("urgent-0", ("False", "Preempting")).await;
+    let (_, _, message) = world.scheduled("urgent-0").await.expect("a condition");
+    let told = ["a", "b", "c"].map(|gang| format!("2 pods of gang default/{gang}-0 are evicted from "));
+    assert!(told.iter().any(|told| message.starts_with(told)), "{message}");
     world.await_scheduled("urgent-0", ("True", "Placed")).await;
     world.settle().await;
     assert_eq!(
@@ -212,5 +216,34 @@ async fn a_large_gang_is_not_starved_by_small_pods() {
         .await
         .expect("a deletion");
     world.await_scheduled("large-0", ("True", "Placed")).await;
+    world.audit();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_member_that_a_running_gang_lost_returns_to_a_rack_that_is_kept_for_another() {
+    let world = World::new(nodes(1, 1, 2)).await;
+    world.create::<PodCliqueSet>(&set("a", 2, 8, "rack")).await;
+    world.await_scheduled("a-0", ("True", "Placed")).await;
+    world.create::<PodCliqueSet>(&set("b", 2, 8, "rack")).await;
+    world.await_scheduled("b-0", ("False", "InsufficientCapacity")).await;
+    tokio::time::sleep(Duration::from_secs(400)).await;
+    world.await_scheduled("b-0", ("False", "Queued")).await;
+    let lost = world
+        .list::<Pod>()
+        .await
+        .into_keys()
+        .find(|name| name.starts_with("a-"));
+    let lost = lost.expect("a pod of it");
+    let pods = world.all::<Pod>();
+    pods.delete(&lost, &DeleteParams::default()).await.expect("a deletion");
+    world
+        .eventually("the gang has two pods on nodes again", async |world| {
+            let uids = world.list::<Pod>().await;
+            !uids.contains_key(&lost) || world.nodes_of("a-").await.iter().flatten().count() == 2
+        })
+        .await;
+    world.settle().await;
+    assert_eq!(world.nodes_of("a-").await.iter().flatten().count(), 2);
+    assert_eq!(whole(&world, &["a", "b"]).await, 1);
     world.audit();
 }

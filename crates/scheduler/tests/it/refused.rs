@@ -4,14 +4,15 @@
 use std::time::Duration;
 
 use grove_api::PodCliqueSet;
-use grove_simcluster::fault::{RequestFault, Rule};
+use grove_simcluster::fault::{Match, RequestFault, Rule};
+use grove_simcluster::server::Verb;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, Patch, PatchParams};
 use serde_json::json;
 
 use crate::crash::binds;
-use crate::support::{Policies, World, node, nodes, set};
+use crate::support::{Policies, SCHEDULER, World, node, nodes, set};
 
 /// How long the second bind of a gang is under way.
 const SLOW: Duration = Duration::from_secs(10);
@@ -154,4 +155,30 @@ async fn a_pod_that_is_turned_away_before_its_gang_is_whole_returns_and_the_gang
         [rack(&node).expect("a rack")],
         "that rack has one host left"
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_is_bound_before_it_is_told_that_it_has_no_room_is_not_told() {
+    let world = World::new(nodes(1, 1, 2)).await;
+    world.create::<PodCliqueSet>(&set("first", 2, 8, "rack")).await;
+    world.await_scheduled("first-0", ("True", "Placed")).await;
+    let marks = Match::any()
+        .user(SCHEDULER)
+        .verb(Verb::Patch)
+        .resource("", "pods")
+        .subresource("status");
+    world
+        .cluster
+        .faults()
+        .script([Rule::request(marks, RequestFault::Slow(SLOW)).times(2)]);
+    world.create::<PodCliqueSet>(&set("w", 2, 8, "rack")).await;
+    world.await_scheduled("w-0", ("False", "InsufficientCapacity")).await;
+    let sets = world.all::<PodCliqueSet>();
+    sets.delete("first", &DeleteParams::default())
+        .await
+        .expect("a deletion");
+    ends_whole(&world).await;
+    tokio::time::sleep(SLOW).await;
+    world.settle().await;
+    world.audit();
 }

@@ -4,6 +4,7 @@ use super::super::results::{Axis, Bound, Line, Number, Plot, Section, median};
 use super::Row;
 use super::rate::Round;
 use super::sweep::{Swept, Used};
+use super::wait;
 
 const BARE: &str = "bare client";
 const KUBE: &str = "kube-scheduler";
@@ -11,6 +12,9 @@ const BARE_RATE_MIN: f64 = 0.8;
 const KUBE_RATE_MIN: f64 = 1.0;
 const KUBE_COST_MAX: f64 = 0.5;
 const LARGE_GANG_MAX: f64 = 1.3;
+/// Beyond what the API server takes itself.
+const IDLE_MAX_MS: f64 = 50.0;
+const BESIDE_HOPELESS_MAX_MS: f64 = 100.0;
 /// Pods of the gang whose time is promised.
 const LARGE_GANG: usize = 1_000;
 
@@ -55,13 +59,20 @@ fn waits(rows: &[Row]) -> Section {
     let mut numbers = Vec::new();
     for row in rows.iter().filter(|row| row.rounds.is_empty()) {
         let named = |what: &str| format!("{}, {} nodes: {what}", row.case, row.nodes);
-        let mut compare = |what: &str, ours: Option<f64>, bare: Option<f64>| {
+        let is_idle = row.case == wait::IDLE;
+        let mut compare = |what: &str, ours: Option<f64>, bare: Option<f64>, bound: Option<Bound>| {
             if let (Some(ours), Some(bare)) = (ours, bare) {
-                numbers.push(Number::new(named(what), "ms", [ours]).against(BARE, [bare]));
+                let number = Number::new(named(what), "ms", [ours]).against(BARE, [bare]);
+                numbers.push(number.bound(bound));
             }
         };
-        compare("p50", row.p50_ms, row.bare_p50_ms);
-        compare("p99", row.p99_ms, row.bare_p99_ms);
+        let beside = Bound::AtMost(BESIDE_HOPELESS_MAX_MS);
+        compare("p50", row.p50_ms, row.bare_p50_ms, (!is_idle).then_some(beside));
+        compare("p99", row.p99_ms, row.bare_p99_ms, None);
+        if let (Some(ours), Some(bare), true) = (row.p50_ms, row.bare_p50_ms, is_idle) {
+            let over = Number::new(named("p50 over the bare client"), "ms", [ours - bare]);
+            numbers.push(over.bound(Bound::AtMost(IDLE_MAX_MS)));
+        }
     }
     Section {
         title: "One gang at a time, pods included".to_owned(),

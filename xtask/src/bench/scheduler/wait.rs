@@ -9,17 +9,21 @@ use grove_e2e::eventually;
 use kube::api::{Api, ListParams};
 
 use super::super::follow::Follower;
+use super::super::metrics;
+use super::super::process::Measured;
 use super::super::results::percentiles;
 use super::Row;
 use super::stage::{BARE, GANG_PODS, GROVE, GangSpec, NAMESPACE, NOBODY, Stage};
 
 const EXPLAINED_MAX: Duration = Duration::from_secs(600);
+/// Name of the case in which nothing else happens.
+pub(super) const IDLE: &str = "first gang, idle";
 /// Pods of a gang that cannot be placed.
 const HOPELESS_PODS: usize = 2;
 
 /// On a cluster in which nothing else happens.
 pub(super) async fn measure_idle(stage: &Stage, pairs: usize) -> Result<Row> {
-    measure(stage, "first gang, idle", 0, pairs).await
+    measure(stage, IDLE, 0, pairs).await
 }
 
 /// Beside gangs that wait: each wants two whole nodes, and a pod that does not end holds a part of every node.
@@ -75,9 +79,15 @@ pub(super) async fn measure_large(stage: &Stage, pods: usize) -> Result<Row> {
     stage.create_pods(NAMESPACE, GROVE, &[gang]).await?;
     stage.create_pods(BARE, NOBODY, &[gang]).await?;
     let mut follower = Follower::of(&stage.client, NAMESPACE, "").await?;
+    let before = passes(&scheduler).await?;
     let begun = Instant::now();
     stage.create_gangs(NAMESPACE, &[gang]).await?;
     let bound_s = (follower.bound(pods).await?.last - begun).as_secs_f64();
+    let passes = passes(&scheduler).await? - before;
+    ensure!(
+        passes == 1.0,
+        "a gang of {pods} pods was placed in {passes} passes, not in one"
+    );
     let usage = scheduler.usage()?;
     scheduler.stop().await?;
     let mut follower = Follower::of(&stage.client, BARE, "").await?;
@@ -102,6 +112,16 @@ pub(super) async fn measure_large(stage: &Stage, pods: usize) -> Result<Row> {
             (usage.cpu_s, usage.peak_rss_mib),
         )
     })
+}
+
+/// Decisions so far that placed something.
+async fn passes(scheduler: &Measured) -> Result<f64> {
+    let told = scheduler.metrics().await?;
+    Ok(metrics::sum(
+        &told,
+        "grove_placement_duration_seconds_count",
+        ("result", "placed"),
+    ))
 }
 
 async fn all_explained(stage: &Stage, gangs: usize) -> Result<()> {
