@@ -13,7 +13,7 @@ use kube::{Resource, ResourceExt};
 use super::write::is_for_people;
 use super::{Shell, scaling};
 use crate::status::{self, Seen, child_name};
-use crate::translate::{Translation, keep_order, keep_replicas, stamp, translate};
+use crate::translate::{Translation, keep_order, keep_replicas, keep_restart, stamp, translate};
 
 pub(super) async fn look(shell: &Shell, key: &ObjectKey) -> Outcome {
     let Some(graph) = shell.view.graphs.get(key) else {
@@ -87,6 +87,7 @@ async fn write_set(shell: &Shell, graph: &DynamoGraphDeployment, mut set: PodCli
     if let Some(live) = live_set(shell, graph) {
         keep_order(&mut set, &live);
         keep_replicas(&mut set, &live);
+        keep_restart(&mut set, &live);
     }
     stamp(&mut set);
     let changes = shell.changes(graph, vec![set]);

@@ -20,6 +20,9 @@ pub use adapter::adapter_status;
 pub use components::child_name;
 pub use topology::Projection;
 
+/// The phase of a restart that is over.
+const COMPLETED: &str = "Completed";
+
 /// What became of a graph.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Seen<'a> {
@@ -98,21 +101,28 @@ fn readiness(graph: &DynamoGraphDeployment, seen: Seen<'_>, components: &[compon
     statement("False", reason, texts.join("; "))
 }
 
-/// A restart is over when the set has been updated to it.
+/// The last restart that was asked for. It is over when the set has been updated to it.
 fn restart(graph: &DynamoGraphDeployment, set: Option<&PodCliqueSet>) -> Option<RestartStatus> {
-    let id = &graph.spec.restart.as_ref()?.id;
-    let followed = set.is_some_and(|set| {
-        let mut cliques = set.spec.template.cliques.iter();
-        let is_written = cliques.all(|clique| clique.annotations.get(words::RESTART) == Some(id));
-        let status = set.status.as_ref();
-        let is_seen = status.is_some_and(|status| status.observed_generation == set.metadata.generation);
-        let progress = status.and_then(|status| status.update_progress.as_ref());
-        is_written && is_seen && progress.is_none_or(|progress| progress.update_ended_at.is_some())
-    });
+    let wanted = graph.spec.restart.as_ref().map(|restart| &restart.id);
+    let before = graph.status.as_ref().and_then(|status| status.restart.as_ref());
+    let id = match (wanted, before) {
+        (Some(id), _) => id,
+        // The wish is gone, not what became of it; a wish that was taken back before anybody followed it is as none.
+        (None, Some(before)) if before.phase == COMPLETED => return Some(before.clone()),
+        (None, Some(before)) if set.is_some_and(|set| is_restarted(set, &before.observed_id)) => &before.observed_id,
+        (None, _) => return None,
+    };
+    let is_over = set.is_some_and(|set| is_restarted(set, id) && components::is_followed(set));
     Some(RestartStatus {
         observed_id: id.clone(),
-        phase: if followed { "Completed" } else { "Restarting" }.to_owned(),
+        phase: if is_over { COMPLETED } else { "Restarting" }.to_owned(),
     })
+}
+
+/// Whether the restart is written in every template of the set.
+fn is_restarted(set: &PodCliqueSet, id: &String) -> bool {
+    let mut cliques = set.spec.template.cliques.iter();
+    cliques.all(|clique| clique.annotations.get(words::RESTART) == Some(id))
 }
 
 /// Puts a statement among conditions; its time moves only with its status.

@@ -272,3 +272,37 @@ fn a_condition_moves_its_time_only_with_its_status() {
     assert_eq!(since(&second), Some(at(1)));
     assert_eq!(graph.status.as_ref(), Some(&second), "nothing to write");
 }
+
+/// The last restart is remembered when the wish for it is taken back, and goes on if it had begun.
+#[test]
+fn a_restart_outlives_the_wish_for_it() {
+    let restarted = |id: &str, seen: i64| -> PodCliqueSet {
+        let clique = json!({"name": "worker", "annotations": {"nvidia.com/restartAt": id},
+            "spec": {"roleName": "worker", "replicas": 1, "podSpec": {"containers": []}}});
+        let set = json!({"metadata": {"name": "g", "generation": 2}, "spec": {"template": {"cliques": [clique]}},
+            "status": {"observedGeneration": seen}});
+        serde_json::from_value(set).expect("a set")
+    };
+    let mut graph = graph(json!({"spec": {"restart": {"id": "one"}}}));
+    let mut phase = |set: &PodCliqueSet, is_wanted: bool| {
+        if !is_wanted {
+            graph.spec.restart = None;
+        }
+        let seen = Seen {
+            set: Some(set),
+            ..Seen::default()
+        };
+        let after = status(&graph, seen, at(1));
+        graph.status = Some(after.clone());
+        after.restart.map(|restart| (restart.observed_id, restart.phase))
+    };
+    let says = |phase: &str| Some(("one".to_owned(), phase.to_owned()));
+    assert_eq!(phase(&restarted("one", 1), true), says("Restarting"));
+    assert_eq!(phase(&restarted("one", 1), false), says("Restarting"));
+    assert_eq!(phase(&restarted("one", 2), false), says("Completed"));
+    assert_eq!(
+        phase(&restarted("none", 2), false),
+        says("Completed"),
+        "also in another set"
+    );
+}

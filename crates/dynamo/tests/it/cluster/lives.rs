@@ -225,6 +225,27 @@ async fn a_restart_replaces_every_pod_once() {
         after,
         "a label of the graph restarts nothing"
     );
+    let set = world.get::<PodCliqueSet>("g").await;
+    world
+        .merge::<DynamoGraphDeployment>("g", json!({"spec": {"restart": null}}))
+        .await;
+    world.settle().await;
+    assert_eq!(world.pod_uids("g-").await, after, "a wish that is taken back is none");
+    assert_eq!(
+        world.get::<PodCliqueSet>("g").await.resource_version(),
+        set.resource_version()
+    );
+    let known = world.status("g").await.restart.expect("it is remembered");
+    assert_eq!((known.observed_id.as_str(), known.phase.as_str()), ("one", "Completed"));
+    world
+        .merge::<DynamoGraphDeployment>("g", json!({"spec": {"restart": {"id": "two"}}}))
+        .await;
+    world
+        .eventually("every pod is another", async |world| {
+            let now = world.pod_uids("g-").await;
+            now.len() == 3 && now.is_disjoint(&after)
+        })
+        .await;
 }
 
 #[tokio::test(start_paused = true)]
