@@ -89,6 +89,11 @@ fn readiness(graph: &DynamoGraphDeployment, seen: Seen<'_>, components: &[compon
     for component in components {
         waiting.extend(component.wants.as_ref().map(|(reason, text)| (*reason, text.clone())));
     }
+    // Counts of cliques that have not seen the newest template yet say nothing about it.
+    if waiting.is_empty() && seen.set.is_some_and(|set| !components::is_followed(set)) {
+        let message = "The newest templates are not followed yet".to_owned();
+        return statement("False", ready::UPDATING, message);
+    }
     let Some((first, _)) = waiting.first() else {
         let message = format!("All {} components are ready", graph.spec.components.len());
         return statement("True", ready::ALL, message);

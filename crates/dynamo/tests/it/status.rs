@@ -255,6 +255,34 @@ fn readiness_says_what_is_missing() {
     assert_eq!(told_of(&failed), "no");
 }
 
+/// What cliques count may be of the templates before: the set says whether it has been updated to the newest.
+#[test]
+fn a_graph_is_not_ready_before_its_set_is_followed() {
+    let (frontend, worker) = (clique("g-0-frontend", [1; 4]), clique("g-0-worker", [2; 4]));
+    let ready = |of_set: Value| {
+        let set = json!({"metadata": {"name": "g", "generation": 2}, "spec": {"template": {"cliques": []}},
+            "status": of_set});
+        let set: PodCliqueSet = serde_json::from_value(set).expect("a set");
+        let seen = Seen {
+            set: Some(&set),
+            cliques: &[&frontend, &worker],
+            ..Seen::default()
+        };
+        let (is_ready, reason, _) = told(&status(&graph(json!({})), seen, at(1)), "Ready").expect("a condition");
+        (is_ready, reason)
+    };
+    let progress = |ended: Option<&str>| {
+        json!({"observedGeneration": 2,
+            "updateProgress": {"updateStartedAt": "2026-01-01T00:00:00Z", "updateEndedAt": ended}})
+    };
+    let updating = ("False".to_owned(), "updating".to_owned());
+    assert_eq!(ready(json!({"observedGeneration": 1})), updating);
+    assert_eq!(ready(progress(None)), updating);
+    let all = ("True".to_owned(), "all_resources_are_ready".to_owned());
+    assert_eq!(ready(progress(Some("2026-01-01T00:01:00Z"))), all);
+    assert_eq!(ready(json!({"observedGeneration": 2})), all);
+}
+
 fn told_of(status: &DynamoGraphDeploymentStatus) -> String {
     told(status, "Ready").map(|(.., message)| message).unwrap_or_default()
 }

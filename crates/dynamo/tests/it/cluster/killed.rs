@@ -166,6 +166,11 @@ fn written<K: DeserializeOwned>(world: &World, (group, plural): (&str, &str), be
         .collect()
 }
 
+/// Graphs as they were written since `begin`.
+pub(super) fn graph_writes(world: &World, begin: u64) -> Vec<(u64, Option<DynamoGraphDeployment>)> {
+    written(world, ("nvidia.com", "dynamographdeployments"), begin)
+}
+
 fn enforced(conditions: &[Condition]) -> Option<(String, String)> {
     let found = conditions.iter().find(|condition| condition.type_ == ENFORCED)?;
     Some((found.status.clone(), found.reason.clone()))
@@ -177,7 +182,7 @@ fn assert_true_at_each_step(world: &World, begin: u64, context: &str) {
     let sets = written::<PodCliqueSet>(world, ("grove.io", "podcliquesets"), begin);
     let mut known = 0;
     let mut steps = 0;
-    for (revision, graph) in written::<DynamoGraphDeployment>(world, ("nvidia.com", "dynamographdeployments"), begin) {
+    for (revision, graph) in graph_writes(world, begin) {
         let Some((graph, Some(said))) = graph.and_then(|graph| {
             let said = graph.status.as_ref().map(|status| enforced(&status.conditions));
             Some((graph, said?))
