@@ -138,23 +138,25 @@ async fn scale(shell: &Shell, graph: &DynamoGraphDeployment) -> Vec<WriteError> 
     errors
 }
 
+/// Those that are the owner's and stay.
+fn own<'a, K: Resource>(objects: &'a [Arc<K>], owner: &'a str) -> impl Iterator<Item = &'a K> {
+    let objects = objects.iter().map(|object| &**object);
+    objects.filter(move |object| is_owned_by(object.meta(), owner) && stays(*object))
+}
+
 async fn keep_status(shell: &Shell, graph: &DynamoGraphDeployment, failure: Option<&str>) -> Outcome {
     let set = live_set(shell, graph);
-    let cliques = shell.view.cliques.of(&ObjectKey::of(&graph.metadata).to_string());
-    let groups = match &set {
-        Some(set) => shell.view.groups.of(&ObjectKey::of(&set.metadata).to_string()),
-        None => Vec::new(),
+    let (cliques, groups) = match &set {
+        Some(set) => (
+            shell.view.cliques.of(&ObjectKey::of(&graph.metadata).to_string()),
+            shell.view.groups.of(&ObjectKey::of(&set.metadata).to_string()),
+        ),
+        None => (Vec::new(), Vec::new()),
     };
-    let cliques: Vec<&PodClique> = cliques
-        .iter()
-        .map(|clique| &**clique)
-        .filter(|clique| stays(*clique))
-        .collect();
-    let groups: Vec<&PodCliqueScalingGroup> = groups
-        .iter()
-        .map(|group| &**group)
-        .filter(|group| stays(*group))
-        .collect();
+    // What a set before left behind is on its way out, whether or not it is marked so yet.
+    let owner = set.as_deref().map(uid).unwrap_or_default();
+    let cliques: Vec<&PodClique> = own(&cliques, owner).collect();
+    let groups: Vec<&PodCliqueScalingGroup> = own(&groups, owner).collect();
     let seen = Seen {
         set: set.as_deref(),
         cliques: &cliques,

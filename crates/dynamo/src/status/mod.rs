@@ -28,6 +28,7 @@ const COMPLETED: &str = "Completed";
 pub struct Seen<'a> {
     /// Its set, unless it is another's or on its way out.
     pub set: Option<&'a PodCliqueSet>,
+    /// That set's own.
     pub cliques: &'a [&'a PodClique],
     pub groups: &'a [&'a PodCliqueScalingGroup],
     /// Why it could not become a set.
@@ -85,12 +86,16 @@ fn readiness(graph: &DynamoGraphDeployment, seen: Seen<'_>, components: &[compon
     if let Some(failure) = seen.failure {
         return statement("False", ready::SOME_NOT, failure.to_owned());
     }
+    let Some(set) = seen.set else {
+        let message = "What the graph becomes does not exist yet".to_owned();
+        return statement("False", ready::SOME_NOT, message);
+    };
     let mut waiting: Vec<(&str, String)> = Vec::new();
     for component in components {
         waiting.extend(component.wants.as_ref().map(|(reason, text)| (*reason, text.clone())));
     }
     // Counts of cliques that have not seen the newest template yet say nothing about it.
-    if waiting.is_empty() && seen.set.is_some_and(|set| !components::is_followed(set)) {
+    if waiting.is_empty() && !components::is_followed(set) {
         let message = "The newest templates are not followed yet".to_owned();
         return statement("False", ready::UPDATING, message);
     }

@@ -244,8 +244,14 @@ fn readiness_says_what_is_missing() {
             "Frontend: 0 of 1 replicas are ready; Worker: 1 of 2 replicas have nodes"
         )
     );
-    let nothing = status(&graph(json!({})), Seen::default(), at(1));
+    let (frontend, worker) = (clique("g-0-frontend", one), clique("g-0-worker", two));
+    let left = Seen {
+        cliques: &[&frontend, &worker],
+        ..Seen::default()
+    };
+    let nothing = status(&graph(json!({})), left, at(1));
     assert_eq!(nothing.state.as_deref(), Some("initializing"));
+    assert_eq!(told_of(&nothing), "What the graph becomes does not exist yet");
     let failed = Seen {
         failure: Some("no"),
         ..Seen::default()

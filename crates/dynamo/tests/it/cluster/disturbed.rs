@@ -9,6 +9,7 @@ use k8s_openapi::api::core::v1::{Pod, Service};
 use kube::ResourceExt;
 use serde_json::json;
 
+use super::killed::{graph_writes, is_ready};
 use super::topologies::{ALL, ENFORCED, LEVELS, change_topology, constrained, create_topology, lose_topology};
 use super::world::{CONTROLLER, NAMESPACE, World};
 use crate::graphs::{graph, with_worker};
@@ -22,6 +23,7 @@ async fn a_set_that_is_deleted_by_hand_comes_back() {
     world.says("g", "Ready", ("True", "all_resources_are_ready")).await;
     world.settle().await;
     let (set, pods) = (world.get::<PodCliqueSet>("g").await.uid(), world.pod_uids("g-").await);
+    let begin = world.cluster.store().revision();
     world.delete::<PodCliqueSet>("g").await;
     world
         .eventually("another set runs", async |world| {
@@ -33,6 +35,12 @@ async fn a_set_that_is_deleted_by_hand_comes_back() {
     world.says("g", ENFORCED, ALL).await;
     world.settle().await;
     assert_eq!(world.pod_uids("g-").await.intersection(&pods).count(), 0);
+    let said: Vec<bool> = graph_writes(&world, begin)
+        .iter()
+        .filter_map(|(_, graph)| Some(is_ready(graph.as_ref()?)))
+        .collect();
+    assert_eq!(said.first(), Some(&false), "nothing is ready without a set: {said:?}");
+    assert!(said.is_sorted(), "and nothing of the set before counts: {said:?}");
     let told = world.told("g").await;
     assert_eq!(told.len(), 1, "the same constraints are applied again: {told:?}");
 }

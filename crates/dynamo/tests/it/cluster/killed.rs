@@ -176,8 +176,14 @@ fn enforced(conditions: &[Condition]) -> Option<(String, String)> {
     Some((found.status.clone(), found.reason.clone()))
 }
 
+pub(super) fn is_ready(graph: &DynamoGraphDeployment) -> bool {
+    let conditions = graph.status.iter().flat_map(|status| &status.conditions);
+    let mut ready = conditions.filter(|condition| condition.type_ == "Ready");
+    ready.any(|condition| condition.status == "True")
+}
+
 /// Whatever a graph says of its constraints, its set says so at that moment, or said so since the graph spoke last: what is
-/// said may be late, and is never made up.
+/// said may be late, and is never made up. And a graph that says that it is ready has a set that was seen as it is.
 fn assert_true_at_each_step(world: &World, begin: u64, context: &str) {
     let sets = written::<PodCliqueSet>(world, ("grove.io", "podcliquesets"), begin);
     let mut known = 0;
@@ -199,6 +205,18 @@ fn assert_true_at_each_step(world: &World, begin: u64, context: &str) {
             enforced(&status(&graph, seen, Timestamp::UNIX_EPOCH).conditions)
         };
         let until = sets.iter().filter(|(written, _)| *written < revision).count();
+        let is_stated = |index: usize| {
+            let set = index.checked_sub(1).and_then(|index| sets[index].1.as_ref());
+            set.is_some_and(|set| {
+                let seen = set.status.as_ref().and_then(|status| status.observed_generation);
+                set.metadata.deletion_timestamp.is_none() && seen == set.metadata.generation
+            })
+        };
+        let may_be_ready = (known..=until).any(is_stated);
+        assert!(
+            !is_ready(&graph) || may_be_ready,
+            "{context}: revision {revision} is ready without a set"
+        );
         let found = (known..=until).find(|index| means(*index).as_ref() == Some(&said));
         known = found.unwrap_or_else(|| panic!("{context}: revision {revision} says {said:?}, and no set does"));
         steps += 1;
