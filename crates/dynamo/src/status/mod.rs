@@ -96,8 +96,8 @@ fn readiness(graph: &DynamoGraphDeployment, seen: Seen<'_>, components: &[compon
     }
     // Counts of cliques that have not seen the newest template yet say nothing about it.
     if waiting.is_empty() && !components::is_followed(set) {
-        let message = "The newest templates are not followed yet".to_owned();
-        return statement("False", ready::UPDATING, message);
+        let message = "the newest templates are not followed yet".to_owned();
+        waiting.push((ready::UPDATING, message));
     }
     let Some((first, _)) = waiting.first() else {
         let message = format!("All {} components are ready", graph.spec.components.len());
@@ -107,7 +107,10 @@ fn readiness(graph: &DynamoGraphDeployment, seen: Seen<'_>, components: &[compon
         true => *first,
         false => ready::MIXED,
     };
-    let texts: Vec<&str> = waiting.iter().map(|(_, text)| text.as_str()).collect();
+    let mut texts: Vec<&str> = waiting.iter().map(|(_, text)| text.as_str()).collect();
+    // Why it does not come to be, where the operator knows it.
+    let errors = set.status.iter().flat_map(|status| &status.last_errors);
+    texts.extend(errors.map(|error| error.description.as_str()));
     statement("False", reason, texts.join("; "))
 }
 

@@ -8,7 +8,7 @@ mod access;
 mod cliques;
 mod launch;
 pub(crate) mod names;
-mod pod;
+pub(crate) mod pod;
 mod scaling;
 mod template;
 

@@ -3,16 +3,18 @@
 use std::collections::BTreeSet;
 
 use grove_api::DynamoGraphDeployment;
-use grove_api::dynamo::Component;
+use grove_api::dynamo::{Component, words};
 use grove_workload::names::COMBINED_LENGTH_MAX;
 use grove_workload::validate::{self as workload, Reason, Violation};
 use kube::ResourceExt;
 
 use super::{Conditions, invalid, scope, violation};
-use crate::translate::{keep_order, lowered, names, translate};
+use crate::translate::{keep_order, lowered, names, pod, translate};
 
 /// The longest name of a Service.
 const SERVICE_NAME_MAX: usize = 63;
+/// The longest value of a label.
+const LABEL_MAX: usize = 63;
 
 pub(super) fn violations(graph: &DynamoGraphDeployment, conditions: &Conditions<'_>) -> Vec<Violation> {
     let components = &graph.spec.components;
@@ -38,6 +40,7 @@ pub(super) fn violations(graph: &DynamoGraphDeployment, conditions: &Conditions<
         found.extend(name(graph, component, &path));
         found.extend(sizes(component, &path));
     }
+    found.extend(dynamo_namespace(graph));
     found.extend(length(graph));
     // What it becomes is judged when nothing else is wrong: the same mistake would be told twice.
     if found.is_empty() {
@@ -59,6 +62,22 @@ fn name(graph: &DynamoGraphDeployment, component: &Component, path: &str) -> Opt
         let detail =
             format!("the name of its Service would have {service} characters, and {SERVICE_NAME_MAX} are allowed");
         invalid(path, &component.name, detail)
+    })
+}
+
+/// Components find each other by a label that holds both names.
+fn dynamo_namespace(graph: &DynamoGraphDeployment) -> Option<Violation> {
+    let components = graph.spec.components.iter();
+    let longest = components
+        .map(|component| pod::dynamo_namespace(graph, component).len())
+        .max()?;
+    (longest > LABEL_MAX).then(|| {
+        let detail = format!(
+            "the label {} would be the namespace's name and the graph's with {longest} characters, and {LABEL_MAX} are \
+             allowed; shorten one of them, or write globalDynamoNamespace: true",
+            words::NAMESPACE
+        );
+        invalid("metadata.name", graph.name_any(), detail)
     })
 }
 

@@ -261,6 +261,26 @@ fn readiness_says_what_is_missing() {
     assert_eq!(told_of(&failed), "no");
 }
 
+/// Why nothing comes to be is known to the operator, and told where people look.
+#[test]
+fn readiness_says_what_went_wrong() {
+    let mut set = set(None);
+    let error = json!({"code": "ERR_WRITE", "description": "PodClique ns/g-0-worker was refused: no",
+        "observedAt": "2026-01-01T00:00:00Z"});
+    let status_of_set = set.status.as_mut().expect("a status");
+    status_of_set.last_errors = vec![serde_json::from_value(error).expect("an error")];
+    let frontend = clique("g-0-frontend", [1; 4]);
+    let seen = Seen {
+        set: Some(&set),
+        cliques: &[&frontend],
+        ..Seen::default()
+    };
+    assert_eq!(
+        told_of(&status(&graph(json!({})), seen, at(1))),
+        "Worker: does not exist yet; PodClique ns/g-0-worker was refused: no"
+    );
+}
+
 /// What cliques count may be of the templates before: the set says whether it has been updated to the newest.
 #[test]
 fn a_graph_is_not_ready_before_its_set_is_followed() {

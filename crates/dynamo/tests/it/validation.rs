@@ -188,6 +188,28 @@ fn a_service_that_could_not_be_named_is_refused() {
     );
 }
 
+/// A label that is too long would keep every clique from being made.
+#[test]
+fn a_label_that_could_not_be_written_is_refused() {
+    let mut long = graph(json!({}));
+    long.metadata.namespace = Some("n".repeat(40));
+    long.metadata.name = Some("g".repeat(22));
+    assert_eq!(messages(&long, None), Vec::<String>::new(), "63 characters");
+    let name = "g".repeat(23);
+    long.metadata.name = Some(name.clone());
+    assert_eq!(
+        messages(&long, None),
+        [format!(
+            "metadata.name: Invalid value: \"{name}\": the label nvidia.com/dynamo-namespace would be the namespace's name and \
+             the graph's with 64 characters, and 63 are allowed; shorten one of them, or write globalDynamoNamespace: true"
+        )]
+    );
+    for component in &mut long.spec.components {
+        component.global_dynamo_namespace = Some(true);
+    }
+    assert_eq!(messages(&long, None), Vec::<String>::new());
+}
+
 /// What Grove does not do for a graph is never ignored.
 #[test]
 fn what_is_out_of_scope_is_refused_by_name() {
