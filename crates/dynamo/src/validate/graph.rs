@@ -129,6 +129,12 @@ fn length(graph: &DynamoGraphDeployment) -> Option<Violation> {
     ))
 }
 
+/// Why it can become no PodCliqueSet.
+pub(super) fn untranslatable(graph: &DynamoGraphDeployment, conditions: &Conditions<'_>) -> Option<Violation> {
+    let error = translate(graph, &conditions.around).err()?;
+    Some(violation(error.path, Reason::Invalid, error.message))
+}
+
 /// Whether it can become a PodCliqueSet, and one that is admitted.
 fn becoming(graph: &DynamoGraphDeployment, conditions: &Conditions<'_>) -> Vec<Violation> {
     let translation = match translate(graph, &conditions.around) {

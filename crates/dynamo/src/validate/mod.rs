@@ -2,7 +2,8 @@
 //!
 //! The operation decides, nothing else. CREATE judges everything, the words against the live topology included. UPDATE
 //! never looks at a topology: constraints cannot change, and a graph whose topology is gone can still be scaled, labelled
-//! and deleted. A change of metadata alone is always admitted, so graphs from before an upgrade stay as they are.
+//! and deleted. A change of metadata alone is admitted unless it would stop the graph, so graphs from before an upgrade stay
+//! as they are.
 //!
 //! What Grove does not do is refused by name (`scope`); nothing that a user writes is ignored.
 
@@ -57,9 +58,12 @@ pub fn update(old: &DynamoGraphDeployment, new: &DynamoGraphDeployment, conditio
         return Vec::new();
     }
     if old.spec == new.spec {
-        // Metadata can always change, but what asks for another pathway would be passed over in silence.
+        // Metadata can always change, but what asks for another pathway would be passed over in silence, and an annotation
+        // that cannot be followed would stop the graph.
         let turned = scope::pathway(new).filter(|found| scope::pathway(old).as_ref() != Some(found));
-        return turned.into_iter().collect();
+        let stopped =
+            graph::untranslatable(new, conditions).filter(|_| graph::untranslatable(old, conditions).is_none());
+        return turned.into_iter().chain(stopped).collect();
     }
     let mut found = update::violations(old, new);
     found.extend(graph::violations(new, conditions));

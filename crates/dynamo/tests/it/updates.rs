@@ -193,3 +193,46 @@ fn another_pathway_cannot_be_asked_for_later() {
     // One that was stored so can still be edited.
     assert_eq!(messages(&new, &new), Vec::<String>::new());
 }
+
+/// On update as on create: an annotation that cannot be followed would stop the graph.
+#[test]
+fn an_annotation_that_would_stop_the_graph_is_refused() {
+    let cases = [
+        (
+            "nvidia.com/grove-update-strategy",
+            "Fast",
+            "must be RollingRecreate or OnDelete",
+        ),
+        (
+            "nvidia.com/vllm-distributed-executor-backend",
+            "mpi",
+            "must be mp or ray",
+        ),
+        (
+            "nvidia.com/kai-scheduler-queue",
+            "a queue",
+            "must be the name of a queue: at most 63 letters, digits, '-', '_' and '.'",
+        ),
+    ];
+    let conditions = Conditions {
+        around: Surroundings {
+            kai: true,
+            ..Surroundings::default()
+        },
+        ..Conditions::default()
+    };
+    for (annotation, value, why) in cases {
+        let old = with_worker(json!({"multinode": {"nodeCount": 2}}));
+        let new = changed(&old, json!({"metadata": {"annotations": {annotation: value}}}));
+        let judged = |old, new| -> Vec<String> {
+            let found = update(old, new, &conditions);
+            found.into_iter().map(|violation| violation.message).collect()
+        };
+        let expected = format!("metadata.annotations[{annotation}]: Invalid value: \"{value}\": {why}");
+        assert_eq!(judged(&old, &new), [expected]);
+        // One that was stored so can still be edited, and mended.
+        let labelled = changed(&new, json!({"metadata": {"labels": {"a": "b"}}}));
+        assert_eq!(judged(&new, &labelled), Vec::<String>::new());
+        assert_eq!(judged(&new, &old), Vec::<String>::new());
+    }
+}
