@@ -36,6 +36,8 @@ pub const GROUP: &str = "nvidia.com";
 pub const VERSION: &str = "v1beta1";
 /// The version that is served while somebody converts it.
 pub const OLD_VERSION: &str = "v1alpha1";
+/// The most components of a graph.
+pub const COMPONENTS_MAX: usize = 25;
 /// Replicas of a component that does not say how many.
 pub const DEFAULT_REPLICAS: i32 = 1;
 /// Nodes of a component on several nodes that does not say how many.
@@ -100,7 +102,7 @@ pub struct DynamoGraphDeploymentSpec {
 
     /// The components.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 25))]
+    #[schemars(length(max = COMPONENTS_MAX))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
     pub components: Vec<Component>,
 

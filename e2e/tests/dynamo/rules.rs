@@ -172,6 +172,25 @@ async fn a_topology_that_is_named_must_be_there() -> Result<()> {
     Ok(())
 }
 
+/// The schema of the newer version counts; the older one takes anything, and admission counts.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_graph_has_at_most_25_services() -> Result<()> {
+    let stage = Stage::new("many").await?;
+    let of = |count: usize| {
+        let worker = old("a")["spec"]["services"][0].take();
+        let named = |index: usize| set(worker.clone(), "/name", json!(format!("w{index}")));
+        let services: Vec<Value> = (0..count).map(named).collect();
+        set(old("a"), "/spec/services", json!(services))
+    };
+    admitted(&stage, &of(25)).await?;
+    denied(
+        &stage,
+        &of(26),
+        "spec.components: Too many: 26: must have at most 25 items",
+    )
+    .await
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn what_grove_does_not_do_is_refused_by_name() -> Result<()> {
     let stage = Stage::new("scope").await?;

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use grove_api::DynamoGraphDeployment;
-use grove_api::dynamo::{Component, words};
+use grove_api::dynamo::{COMPONENTS_MAX, Component, words};
 use grove_workload::names::COMBINED_LENGTH_MAX;
 use grove_workload::validate::{self as workload, Reason, Violation};
 use kube::ResourceExt;
@@ -26,6 +26,14 @@ pub(super) fn violations(graph: &DynamoGraphDeployment, conditions: &Conditions<
             "must have at least one component",
         ));
         return found;
+    }
+    // Of the newer version the schema says so already; the older one takes anything.
+    if components.len() > COMPONENTS_MAX {
+        let detail = format!(
+            "Too many: {}: must have at most {COMPONENTS_MAX} items",
+            components.len()
+        );
+        found.push(violation("spec.components", Reason::Invalid, detail));
     }
     let mut names = BTreeSet::new();
     for (index, component) in components.iter().enumerate() {

@@ -1,6 +1,7 @@
 //! What is refused on create, rule by rule, in the words that a user reads.
 
 use grove_api::DynamoGraphDeployment;
+use grove_api::dynamo::Component;
 use grove_dynamo::framework::Reading;
 use grove_dynamo::validate::{Conditions, create, needs_topology};
 use serde_json::{Value, json};
@@ -105,7 +106,19 @@ fn a_name_without_a_word_says_nothing() {
 fn graphs_that_cannot_run_are_refused() {
     let worker = |patch: Value| with_worker(patch);
     let pod = |main: Value| json!({"podTemplate": {"spec": {"containers": [main]}}});
+    let many = |count: usize| {
+        let mut graph = graph(json!({}));
+        let one = graph.spec.components[0].clone();
+        let named = |index: usize| Component {
+            name: format!("c{index}"),
+            ..one.clone()
+        };
+        graph.spec.components = (0..count).map(named).collect();
+        graph
+    };
+    assert_eq!(messages(&many(25), None), Vec::<String>::new());
     let cases: Vec<(DynamoGraphDeployment, &str)> = vec![
+        (many(26), "spec.components: Too many: 26: must have at most 25 items"),
         (
             graph(json!({"spec": {"components": []}})),
             "spec.components: Required value: must have at least one component",
