@@ -168,6 +168,7 @@ async fn a_topology_that_is_named_must_be_there() -> Result<()> {
         denied(&stage, &named(json!({"packDomain": "rack"})), absent).await?;
         let alone = "spec.topologyConstraint.packDomain: Required value: is required when no component topologyConstraint is set";
         denied(&stage, &named(json!({})), &format!("{alone}; {absent}")).await?;
+        denied(&stage, &set(graph, "/spec/topologyConstraint", json!({})), alone).await?;
     }
     Ok(())
 }

@@ -52,7 +52,8 @@ pub(super) fn words(graph: &DynamoGraphDeployment) -> Vec<Violation> {
             found.push(invalid(component_path(index), word, detail));
         }
     }
-    if graph.spec.topology_name().is_some() && !graph.spec.has_constraint() {
+    // Also of a constraint that says nothing at all: somebody would wait for it to be kept.
+    if graph.spec.topology_constraint.is_some() && !graph.spec.has_constraint() {
         let detail = "is required when no component topologyConstraint is set";
         found.push(violation(format!("{GRAPH}.packDomain"), Reason::Required, detail));
     }

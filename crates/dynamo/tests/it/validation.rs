@@ -100,6 +100,19 @@ fn a_name_without_a_word_says_nothing() {
         messages(&named, Some(&rack_and_zone())),
         ["spec.topologyConstraint.packDomain: Required value: is required when no component topologyConstraint is set"]
     );
+    for empty in [json!({}), json!({"clusterTopologyName": ""})] {
+        let empty = graph(json!({"spec": {"topologyConstraint": empty}}));
+        assert!(!needs_topology(&empty), "there is nothing to ask");
+        assert_eq!(
+            messages(&empty, None),
+            [
+                "spec.topologyConstraint.packDomain: Required value: is required when no component topologyConstraint is set"
+            ]
+        );
+    }
+    let mut of_worker = with_worker(json!({"topologyConstraint": {"packDomain": "rack"}}));
+    of_worker.spec.topology_constraint = Some(Default::default());
+    assert_eq!(messages(&of_worker, Some(&rack_and_zone())), Vec::<String>::new());
 }
 
 #[test]
