@@ -1,9 +1,9 @@
-//! Rules that need nothing but the graph.
+//! Rules that need nothing but the graph, and those of what it becomes.
 
 use std::collections::BTreeSet;
 
-use grove_api::DynamoGraphDeployment;
 use grove_api::dynamo::{COMPONENTS_MAX, Component, words};
+use grove_api::{DynamoGraphDeployment, PodCliqueSet};
 use grove_workload::names::COMBINED_LENGTH_MAX;
 use grove_workload::validate::{self as workload, Reason, Violation};
 use kube::ResourceExt;
@@ -16,7 +16,7 @@ const SERVICE_NAME_MAX: usize = 63;
 /// The longest value of a label.
 const LABEL_MAX: usize = 63;
 
-pub(super) fn violations(graph: &DynamoGraphDeployment, conditions: &Conditions<'_>) -> Vec<Violation> {
+pub(super) fn violations(graph: &DynamoGraphDeployment) -> Vec<Violation> {
     let components = &graph.spec.components;
     let mut found = scope::violations(graph);
     if components.is_empty() {
@@ -50,10 +50,6 @@ pub(super) fn violations(graph: &DynamoGraphDeployment, conditions: &Conditions<
     }
     found.extend(dynamo_namespace(graph));
     found.extend(length(graph));
-    // What it becomes is judged when nothing else is wrong: the same mistake would be told twice.
-    if found.is_empty() {
-        found.extend(becoming(graph, conditions));
-    }
     found
 }
 
@@ -144,30 +140,44 @@ pub(super) fn untranslatable(graph: &DynamoGraphDeployment, conditions: &Conditi
 }
 
 /// Whether it can become a PodCliqueSet, and one that is admitted.
-fn becoming(graph: &DynamoGraphDeployment, conditions: &Conditions<'_>) -> Vec<Violation> {
-    let translation = match translate(graph, &conditions.around) {
-        Ok(translation) => translation,
-        Err(error) => return vec![violation(error.path, Reason::Invalid, error.message)],
-    };
-    let Some(rules) = conditions.rules else {
-        return Vec::new();
-    };
-    of_set(workload::create(&translation.set, rules))
+pub(super) fn becoming(graph: &DynamoGraphDeployment, conditions: &Conditions<'_>) -> Vec<Violation> {
+    match translate(graph, &conditions.around) {
+        Ok(translation) => of_set(creation(&translation.set, conditions)),
+        Err(error) => vec![violation(error.path, Reason::Invalid, error.message)],
+    }
+}
+
+fn creation(set: &PodCliqueSet, conditions: &Conditions<'_>) -> Vec<Violation> {
+    let judged = conditions.rules.map(|rules| workload::create(set, rules));
+    judged.unwrap_or_default()
 }
 
 /// Whether its PodCliqueSet may become what the graph would make of it: the operator's own changes pass by admission.
+///
+/// What new sets must keep to depends on the configuration, which may have changed since: an existing set is not refused for
+/// what it has had all along.
 pub(super) fn change(
     old: &DynamoGraphDeployment,
     new: &DynamoGraphDeployment,
     conditions: &Conditions<'_>,
 ) -> Vec<Violation> {
-    let both = [old, new].map(|graph| translate(graph, &conditions.around));
-    let [Ok(old), Ok(mut new)] = both else {
+    let mut new = match translate(new, &conditions.around) {
+        Ok(new) => new,
+        Err(error) => return vec![violation(error.path, Reason::Invalid, error.message)],
+    };
+    let Ok(old) = translate(old, &conditions.around) else {
         // What cannot become a set has none.
-        return Vec::new();
+        return of_set(creation(&new.set, conditions));
     };
     keep_order(&mut new.set, &old.set);
-    of_set(workload::update(&old.set, &new.set))
+    let before = creation(&old.set, conditions);
+    let mut found = workload::update(&old.set, &new.set);
+    for violation in creation(&new.set, conditions) {
+        if !before.contains(&violation) && !found.contains(&violation) {
+            found.push(violation);
+        }
+    }
+    of_set(found)
 }
 
 fn of_set(found: Vec<Violation>) -> Vec<Violation> {

@@ -38,7 +38,11 @@ pub fn needs_topology(graph: &DynamoGraphDeployment) -> bool {
 /// Why `graph` may not be created. `reading` is of the topology that it names; without one, words are judged by
 /// themselves.
 pub fn create(graph: &DynamoGraphDeployment, reading: Option<&Reading>, conditions: &Conditions<'_>) -> Vec<Violation> {
-    let mut found = graph::violations(graph, conditions);
+    let mut found = graph::violations(graph);
+    // What it becomes is judged when nothing else is wrong: the same mistake would be told twice.
+    if found.is_empty() {
+        found.extend(graph::becoming(graph, conditions));
+    }
     found.extend(topology::words(graph));
     found.extend(
         reading
@@ -66,7 +70,7 @@ pub fn update(old: &DynamoGraphDeployment, new: &DynamoGraphDeployment, conditio
         return turned.into_iter().chain(stopped).collect();
     }
     let mut found = update::violations(old, new);
-    found.extend(graph::violations(new, conditions));
+    found.extend(graph::violations(new));
     if found.is_empty() {
         found.extend(graph::change(old, new, conditions));
     }
