@@ -16,11 +16,10 @@ mod update;
 use grove_api::DynamoGraphDeployment;
 use grove_workload::validate::{Reason, Rules, Violation};
 
-use crate::framework::Reading;
+use crate::framework::{Framework, Reading};
 use crate::translate::Surroundings;
 
 pub use adapter::{create as create_adapter, scale};
-pub use topology::unreadable;
 
 /// What the operator's configuration allows.
 #[derive(Clone, Debug, Default)]
@@ -33,6 +32,26 @@ pub struct Conditions<'a> {
 /// Whether a new graph can only be judged against the live topology.
 pub fn needs_topology(graph: &DynamoGraphDeployment) -> bool {
     graph.spec.has_constraint() || graph.spec.topology_name().is_some()
+}
+
+/// Why `graph` may not be created, with its words judged by the topology as `framework` has it now. A topology that cannot
+/// be read is a refusal: nothing could be promised.
+pub async fn review<F: Framework>(
+    graph: &DynamoGraphDeployment,
+    framework: &F,
+    conditions: &Conditions<'_>,
+) -> Vec<Violation> {
+    if !needs_topology(graph) {
+        return create(graph, None, conditions);
+    }
+    match framework.topology(graph.spec.topology_name()).await {
+        Ok(reading) => create(graph, Some(&reading), conditions),
+        Err(error) => {
+            let mut found = create(graph, None, conditions);
+            found.push(topology::unreadable(framework.kind(), error));
+            found
+        }
+    }
 }
 
 /// Why `graph` may not be created. `reading` is of the topology that it names; without one, words are judged by

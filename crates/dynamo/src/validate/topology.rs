@@ -60,13 +60,10 @@ pub(super) fn words(graph: &DynamoGraphDeployment) -> Vec<Violation> {
     found
 }
 
-/// Why a graph with constraints is refused whose topology the operator may not read.
-pub fn unreadable(why: &str) -> Violation {
-    let detail = format!(
-        "failed to read the topology that the constraints are about: {why}; give the operator the rights that `grove rbac` \
-         prints"
-    );
-    violation(GRAPH, Reason::Invalid, detail)
+/// Why a graph with constraints is refused whose topology cannot be read.
+pub(super) fn unreadable(kind: &str, why: impl std::fmt::Display) -> Violation {
+    let path = format!("{GRAPH}.clusterTopologyName");
+    violation(path, Reason::Invalid, format!("failed to read {kind}: {why}"))
 }
 
 /// Whether the topology has the words, as it is now.
