@@ -1,17 +1,18 @@
 //! Validation of a DynamoGraphDeployment. The topology is read when a graph with constraints is created, and then only.
 
 use grove_api::DynamoGraphDeployment;
-use grove_dynamo::validate::{Conditions, review, update};
+use grove_dynamo::validate::{Conditions, review, update, update_unreadable};
 
 use super::Policy;
 use crate::lookup::Lookup;
-use crate::review::{Answer, Cause, Request};
+use crate::review::{Answer, Cause, Operation, Request};
 
 pub(super) async fn answer(request: &Request, policy: &Policy, lookup: &Lookup) -> Answer {
     if request.is_deleting() {
         return Answer::admitted();
     }
-    let keeps_spec = !request.old_object.is_null() && request.object["spec"] == request.old_object["spec"];
+    let is_update = request.operation == Operation::Update;
+    let keeps_spec = is_update && request.object["spec"] == request.old_object["spec"];
     let new: DynamoGraphDeployment = match request.new_object() {
         Ok(new) => new,
         // Stored before our types were: whatever they make of the spec, its metadata can change.
@@ -22,9 +23,10 @@ pub(super) async fn answer(request: &Request, policy: &Policy, lookup: &Lookup) 
         around: policy.around_graphs.clone(),
         rules: Some(&policy.rules),
     };
-    let violations = match request.stored_object::<DynamoGraphDeployment>() {
-        Some(old) => update(&old, &new, &conditions),
-        None => review(&new, &lookup.framework(&policy.topology), &conditions).await,
+    let violations = match (is_update, request.stored_object::<DynamoGraphDeployment>()) {
+        (false, _) => review(&new, &lookup.framework(&policy.topology), &conditions).await,
+        (true, Some(old)) => update(&old, &new, &conditions),
+        (true, None) => update_unreadable(&request.old_object, &new, &request.object, &conditions),
     };
     Answer::judged(violations.into_iter().map(Cause::from).collect())
 }

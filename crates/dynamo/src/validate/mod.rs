@@ -15,6 +15,7 @@ mod update;
 
 use grove_api::DynamoGraphDeployment;
 use grove_workload::validate::{Reason, Rules, Violation};
+use serde_json::Value;
 
 use crate::framework::{Framework, Reading};
 use crate::translate::Surroundings;
@@ -92,6 +93,22 @@ pub fn update(old: &DynamoGraphDeployment, new: &DynamoGraphDeployment, conditio
     found.extend(graph::violations(new));
     if found.is_empty() {
         found.extend(graph::change(old, new, conditions));
+    }
+    found
+}
+
+/// The same where `old` is something that our types cannot read: constraints are compared as they are written, and what
+/// comes is judged by itself.
+pub fn update_unreadable(
+    old: &Value,
+    new: &DynamoGraphDeployment,
+    written: &Value,
+    conditions: &Conditions<'_>,
+) -> Vec<Violation> {
+    let mut found = update::written_constraints(old, written);
+    found.extend(graph::violations(new));
+    if found.is_empty() {
+        found.extend(graph::untranslatable(new, conditions));
     }
     found
 }
