@@ -4,14 +4,13 @@
 use std::sync::Arc;
 
 use grove_api::{DynamoGraphDeployment, PodClique, PodCliqueScalingGroup, PodCliqueSet};
-use grove_runtime::{ObjectKey, Outcome, WriteError, outcome};
-use grove_workload::diff::Change;
+use grove_runtime::{Notice, ObjectKey, Outcome, WriteError, announce, outcome};
 use grove_workload::meta::uid;
 use grove_workload::names::is_owned_by;
 use kube::{Resource, ResourceExt};
 
 use super::write::is_for_people;
-use super::{Shell, scaling};
+use super::{FIELD_MANAGER, Shell, scaling};
 use crate::status::{self, Seen, child_name};
 use crate::translate::{Translation, keep_order, keep_replicas, keep_restart, stamp, translate};
 
@@ -91,16 +90,7 @@ async fn write_set(shell: &Shell, graph: &DynamoGraphDeployment, mut set: PodCli
     }
     stamp(&mut set);
     let changes = shell.changes(graph, vec![set]);
-    let is_new = changes.iter().any(|change| matches!(change, Change::Create(_)));
-    let errors = shell.write(graph, changes).await;
-    if is_new
-        && errors.is_empty()
-        && let Some(notice) = status::applied(graph)
-    {
-        tracing::info!(graph = %ObjectKey::of(&graph.metadata), "{}", notice.note);
-        shell.tell([notice]);
-    }
-    errors
+    shell.write(graph, changes).await
 }
 
 /// Gives every component that exists as many replicas as the graph says, each through its own scale.
@@ -169,15 +159,23 @@ async fn keep_status(shell: &Shell, graph: &DynamoGraphDeployment, failure: Opti
     if graph.status.as_ref() == Some(&status) {
         return told;
     }
-    let notices = status::notices(graph, &status, now);
+    for notice in status::notices(graph, &status, set.as_deref()) {
+        say(shell, graph, &notice).await;
+    }
     match shell.write_status(graph, &status).await {
-        Ok(()) => {
-            for notice in &notices {
-                tracing::warn!(graph = %ObjectKey::of(&graph.metadata), "{}", notice.note);
-            }
-            shell.tell(notices);
-            told
-        }
+        Ok(()) => told,
         Err(error) => told.and(outcome(&[error])),
+    }
+}
+
+/// Tells people, before the status that makes it known is written: who dies in between tells it again, and it is one event.
+async fn say(shell: &Shell, graph: &DynamoGraphDeployment, notice: &Notice) {
+    if !announce(&shell.client, FIELD_MANAGER, notice, shell.now()).await {
+        return;
+    }
+    let graph = ObjectKey::of(&graph.metadata);
+    match notice.is_warning {
+        true => tracing::warn!(%graph, "{}", notice.note),
+        false => tracing::info!(%graph, "{}", notice.note),
     }
 }

@@ -161,23 +161,44 @@ fn put(conditions: &mut Vec<Condition>, graph: &DynamoGraphDeployment, statement
     }
 }
 
-/// What there is to tell when `after` replaces the stored status: one warning each time constraints stop being kept.
-pub fn notices(graph: &DynamoGraphDeployment, after: &DynamoGraphDeploymentStatus, now: Timestamp) -> Vec<Notice> {
+/// What there is to tell before `after` replaces the stored status: that constraints are applied, once, and one warning each
+/// time that they stop being kept.
+///
+/// What is told follows from what is stored alone, its occasion too: told again, because the status could not be written or
+/// whoever would have written it died, it is the same event.
+pub fn notices(
+    graph: &DynamoGraphDeployment,
+    after: &DynamoGraphDeploymentStatus,
+    set: Option<&PodCliqueSet>,
+) -> Vec<Notice> {
     let enforced = |status: Option<&DynamoGraphDeploymentStatus>| {
         let conditions = status.into_iter().flat_map(|status| &status.conditions);
         let mut enforced = conditions.filter(|condition| condition.type_ == conditions::ENFORCED);
         enforced.next().cloned()
     };
-    let was_lost = enforced(graph.status.as_ref()).is_some_and(|before| before.status == "False");
-    let lost = enforced(Some(after)).filter(|after| after.status == "False" && !was_lost);
-    let notice = |lost: Condition| {
-        let note = format!("Topology constraints no longer enforced: {}", lost.message);
-        Notice::step(graph, (&lost.reason, "Reconcile"), note, now).into_warning()
+    let is_pending = |condition: &Condition| condition.reason == conditions::topology::PENDING;
+    let before = enforced(graph.status.as_ref());
+    let Some(after) = enforced(Some(after)).filter(|after| !is_pending(after)) else {
+        return Vec::new();
     };
-    lost.map(notice).into_iter().collect()
+    let is_first = before.as_ref().is_none_or(is_pending);
+    let mut found: Vec<Notice> = is_first.then(|| applied(graph)).flatten().into_iter().collect();
+    let was_lost = before.as_ref().is_some_and(|before| before.status == "False");
+    if after.status == "False" && !was_lost {
+        let since = before.map(|before| before.last_transition_time.0);
+        found.push(Notice {
+            about: graph.object_ref(&()),
+            is_warning: true,
+            note: format!("Topology constraints no longer enforced: {}", after.message),
+            reason: after.reason,
+            action: "Reconcile",
+            occasion: since.or_else(|| topology::since(set?)),
+        });
+    }
+    found
 }
 
-/// What there is to tell when the set of a graph has been made: that its constraints hold from now on.
+/// That the constraints of a graph hold from now on; nothing where it has none.
 pub fn applied(graph: &DynamoGraphDeployment) -> Option<Notice> {
     let own = graph.spec.pack_domain().map(|word| format!("deployment in one {word}"));
     let components = graph.spec.components.iter().filter_map(|component| {

@@ -140,6 +140,7 @@ fn without_a_constraint_both_are_absent_also_if_they_were_there() {
 #[test]
 fn one_warning_is_told_each_time_that_constraints_stop_being_kept() {
     let mut graph = racked();
+    let mut occasions = Vec::new();
     let mut turn = |condition: (&str, &str, &str), second: i64| -> Vec<(bool, String, String)> {
         let set = set(Some(condition));
         let seen = Seen {
@@ -147,9 +148,13 @@ fn one_warning_is_told_each_time_that_constraints_stop_being_kept() {
             ..Seen::default()
         };
         let after = status(&graph, seen, at(second));
-        let told = notices(&graph, &after, at(second));
+        let told = notices(&graph, &after, Some(&set));
+        let again = notices(&graph, &status(&graph, seen, at(second + 100)), Some(&set));
+        assert_eq!(told, again, "until the status is written it is the same event");
+        occasions.extend(told.iter().filter_map(|notice| notice.occasion));
         graph.status = Some(after);
-        told.into_iter()
+        let warnings = told.into_iter().filter(|notice| notice.is_warning);
+        warnings
             .map(|notice| (notice.is_warning, notice.reason, notice.note))
             .collect()
     };
@@ -172,6 +177,25 @@ fn one_warning_is_told_each_time_that_constraints_stop_being_kept() {
     assert_eq!(turn(missing, 4), [], "it was false before");
     assert_eq!(turn(good, 5), []);
     assert_eq!(turn(gone, 6), warned);
+    assert_eq!(occasions, [at(1), at(5)], "each time is another event");
+}
+
+/// Before the set is there nothing is applied; once the framework has spoken of it, and the status with it, it is known.
+#[test]
+fn constraints_are_told_to_be_applied_until_it_is_stored() {
+    let mut graph = racked();
+    let mut told = |set: Option<&PodCliqueSet>| -> Vec<String> {
+        let seen = Seen { set, ..Seen::default() };
+        let after = status(&graph, seen, at(1));
+        let notices = notices(&graph, &after, set);
+        graph.status = Some(after);
+        notices.into_iter().map(|notice| notice.reason).collect()
+    };
+    let good = set(Some(("False", "AllClusterTopologyLevelsAvailable", "")));
+    assert_eq!(told(None), Vec::<String>::new());
+    assert_eq!(told(Some(&set(None))), Vec::<String>::new());
+    assert_eq!(told(Some(&good)), ["TopologyConstraintsApplied"]);
+    assert_eq!(told(Some(&good)), Vec::<String>::new());
 }
 
 #[test]

@@ -13,6 +13,7 @@ use grove_scenarios::embedded::Kind;
 use grove_simcluster::fault::Moment;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Service, ServiceAccount};
+use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::ResourceExt;
@@ -59,6 +60,24 @@ impl Deed {
     /// What is said of the constraints in the end.
     fn enforced(self) -> (&'static str, &'static str) {
         if self == Self::LoseTopology { GONE } else { ALL }
+    }
+
+    /// What people must have been told of the constraints, each once.
+    fn expected(self) -> Vec<&'static str> {
+        match self {
+            Self::LoseTopology | Self::ReturnTopology => vec!["TopologyConstraintsApplied", GONE.1],
+            _ => vec!["TopologyConstraintsApplied"],
+        }
+    }
+
+    /// What they were told of this graph, by reason.
+    async fn told(self, world: &World) -> Vec<String> {
+        let uid = world.get::<DynamoGraphDeployment>("g").await.uid();
+        let events = world.list::<Event>().await.into_iter();
+        let about = events.filter(|event| event.regarding.as_ref().is_some_and(|about| about.uid == uid));
+        let mut reasons: Vec<String> = about.filter_map(|event| event.reason).collect();
+        reasons.sort();
+        reasons
     }
 
     async fn begin(self, world: &World) {
@@ -128,6 +147,8 @@ impl Deed {
             let expected = Some((said.to_owned(), reason.to_owned()));
             assert_eq!(world.condition("g", type_).await, expected, "{self:?} {death:?}");
         }
+        let told = self.told(world).await;
+        assert_eq!(told, self.expected(), "{self:?} {death:?}");
         assert_true_at_each_step(world, begin, &format!("{self:?} {death:?}"));
         let made = objects(world).await;
         self.end(world).await;
