@@ -1,7 +1,7 @@
 //! Validation of a DynamoGraphDeployment. The topology is read when a graph with constraints is created, and then only.
 
 use grove_api::DynamoGraphDeployment;
-use grove_dynamo::validate::{Conditions, review, update, update_unreadable};
+use grove_dynamo::validate::{Conditions, review, update, update_unreadable, warnings};
 
 use super::Policy;
 use crate::lookup::Lookup;
@@ -23,10 +23,14 @@ pub(super) async fn answer(request: &Request, policy: &Policy, lookup: &Lookup) 
         around: policy.around_graphs.clone(),
         rules: Some(&policy.rules),
     };
+    let mut told = Vec::new();
     let violations = match (is_update, request.stored_object::<DynamoGraphDeployment>()) {
         (false, _) => review(&new, &lookup.framework(&policy.topology), &conditions).await,
-        (true, Some(old)) => update(&old, &new, &conditions),
+        (true, Some(old)) => {
+            told = warnings(&old, &new);
+            update(&old, &new, &conditions)
+        }
         (true, None) => update_unreadable(&request.old_object, &new, &request.object, &conditions),
     };
-    Answer::judged(violations.into_iter().map(Cause::from).collect())
+    Answer::judged(violations.into_iter().map(Cause::from).collect()).with_warnings(told)
 }

@@ -86,6 +86,31 @@ async fn what_cannot_be_read_can_be_mended_without_its_topology() -> Result<()> 
     Ok(())
 }
 
+#[tokio::test]
+async fn another_engine_is_refused_with_a_warning() -> Result<()> {
+    let served = serve(CONFIGURATION).await?;
+    let old = graph(Value::Null);
+    let mut new = old.clone();
+    new["spec"]["backendFramework"] = json!("vllm");
+    let answer = served
+        .ask(
+            Webhook::ValidateGraph,
+            request("UPDATE", "dynamographdeployments", old.clone(), new),
+        )
+        .await?;
+    assert_eq!(
+        message(&answer),
+        "spec.backendFramework: Forbidden: is immutable and cannot be changed after creation"
+    );
+    let warning =
+        "spec.backendFramework: pods of another engine are another graph; delete this one and create it again";
+    assert_eq!(answer["warnings"], json!([warning]));
+    let same = request("UPDATE", "dynamographdeployments", old.clone(), old);
+    let answer = served.ask(Webhook::ValidateGraph, same).await?;
+    assert!(answer["warnings"].is_null(), "{answer}");
+    Ok(())
+}
+
 /// The topology is read at the moment of the question: a graph right after its topology is admitted.
 // shows: DGD-14
 #[tokio::test]

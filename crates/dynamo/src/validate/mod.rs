@@ -21,6 +21,7 @@ use crate::framework::{Framework, Reading};
 use crate::translate::Surroundings;
 
 pub use adapter::{create as create_adapter, scale};
+pub use update::warnings;
 
 /// What the operator's configuration allows.
 #[derive(Clone, Debug, Default)]

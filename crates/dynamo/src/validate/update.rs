@@ -72,6 +72,14 @@ pub(super) fn violations(old: &DynamoGraphDeployment, new: &DynamoGraphDeploymen
     found
 }
 
+/// What somebody should know whose change is refused.
+pub fn warnings(old: &DynamoGraphDeployment, new: &DynamoGraphDeployment) -> Vec<String> {
+    let is_other = old.spec.backend_framework != new.spec.backend_framework;
+    let warning =
+        "spec.backendFramework: pods of another engine are another graph; delete this one and create it again";
+    is_other.then(|| warning.to_owned()).into_iter().collect()
+}
+
 /// Constraints that are not as they were, in graphs as they are written.
 pub(super) fn written_constraints(old: &Value, new: &Value) -> Vec<Violation> {
     let components = |graph: &Value| graph["spec"]["components"].as_array().cloned().unwrap_or_default();
