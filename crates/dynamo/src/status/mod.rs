@@ -133,9 +133,9 @@ fn restart(graph: &DynamoGraphDeployment, set: Option<&PodCliqueSet>) -> Option<
 }
 
 /// Whether the restart is written in every template of the set.
-fn is_restarted(set: &PodCliqueSet, id: &String) -> bool {
+fn is_restarted(set: &PodCliqueSet, id: &str) -> bool {
     let mut cliques = set.spec.template.cliques.iter();
-    cliques.all(|clique| clique.annotations.get(words::RESTART) == Some(id))
+    cliques.all(|clique| clique.annotations.get(words::RESTART).is_some_and(|last| last == id))
 }
 
 /// Puts a statement among conditions; its time moves only with its status.

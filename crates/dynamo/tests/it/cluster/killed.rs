@@ -92,7 +92,7 @@ impl Deed {
     }
 
     /// What they were told of this graph, by reason.
-    async fn told(self, world: &World) -> Vec<String> {
+    async fn told(world: &World) -> Vec<String> {
         let uid = world.get::<DynamoGraphDeployment>("g").await.uid();
         let events = world.list::<Event>().await.into_iter();
         let about = events.filter(|event| event.regarding.as_ref().is_some_and(|about| about.uid == uid));
@@ -168,7 +168,7 @@ impl Deed {
             let expected = Some((said.to_owned(), reason.to_owned()));
             assert_eq!(world.condition("g", type_).await, expected, "{self:?} {death:?}");
         }
-        let told = self.told(world).await;
+        let told = Self::told(world).await;
         assert_eq!(told, self.expected(), "{self:?} {death:?}");
         assert_true_at_each_step(world, begin, &format!("{self:?} {death:?}"));
         let made = objects(world).await;
