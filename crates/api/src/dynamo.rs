@@ -36,6 +36,12 @@ pub const GROUP: &str = "nvidia.com";
 pub const VERSION: &str = "v1beta1";
 /// The version that is served while somebody converts it.
 pub const OLD_VERSION: &str = "v1alpha1";
+/// The most components of a graph.
+pub const COMPONENTS_MAX: usize = 25;
+/// Replicas of a component that does not say how many.
+pub const DEFAULT_REPLICAS: i32 = 1;
+/// Nodes of a component on several nodes that does not say how many.
+pub const DEFAULT_NODES: i32 = 2;
 
 /// What a graph asks for.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
@@ -96,7 +102,7 @@ pub struct DynamoGraphDeploymentSpec {
 
     /// The components.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 25))]
+    #[schemars(length(max = COMPONENTS_MAX))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
     pub components: Vec<Component>,
 
@@ -183,7 +189,7 @@ pub struct Component {
     pub type_: Option<ComponentType>,
 
     /// How many there are; of a component on several nodes, how many groups of nodes.
-    #[serde(default = "one")]
+    #[serde(default = "default_replicas")]
     pub replicas: i32,
 
     /// How many must be placed together, and stay ready, for the graph to be of use. Defaults to 1.
@@ -261,7 +267,7 @@ impl ComponentType {
 #[serde(rename_all = "camelCase")]
 pub struct Multinode {
     /// How many nodes each replica runs on.
-    #[serde(default = "two")]
+    #[serde(default = "default_nodes")]
     pub node_count: i32,
 
     /// Fields that are not known here; admission refuses them.
@@ -320,7 +326,7 @@ impl Component {
     }
 
     pub fn min_available(&self) -> i32 {
-        self.min_available.unwrap_or(one())
+        self.min_available.unwrap_or(1)
     }
 }
 
@@ -502,12 +508,12 @@ fn old_version() -> CustomResourceDefinitionVersion {
     }
 }
 
-fn one() -> i32 {
-    1
+fn default_replicas() -> i32 {
+    DEFAULT_REPLICAS
 }
 
-fn two() -> i32 {
-    2
+fn default_nodes() -> i32 {
+    DEFAULT_NODES
 }
 
 fn domain_word(_: &mut SchemaGenerator) -> Schema {

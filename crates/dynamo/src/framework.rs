@@ -11,6 +11,7 @@ use grove_api::{ClusterTopology, ClusterTopologyBinding, TopologyDomain};
 use grove_topology::resolve::{Found, Resolution, named_or_default, resolve};
 use kube::{Api, Client};
 use serde::de::DeserializeOwned;
+use thiserror::Error;
 
 /// What a framework says about a topology.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,12 +31,34 @@ pub enum Reading {
 
 /// Whoever places gangs, as far as a graph must know it.
 pub trait Framework {
-    /// Why a topology could not be read.
+    /// Why a topology could not be read, and what to do about it.
     type Error: std::fmt::Display;
+
+    /// What the framework calls a topology, for messages.
+    fn kind(&self) -> &str;
 
     /// The topology of this name as it is now, or the one that holds where none is named. It is read, never remembered: a
     /// graph that is created right after its topology must find it.
     fn topology(&self, name: Option<&str>) -> impl Future<Output = Result<Reading, Self::Error>> + Send;
+}
+
+/// Why Grove's topologies could not be read.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum ReadError {
+    /// However often it is asked, it will not be told.
+    #[error("{0}; give the operator the rights that `grove rbac` prints")]
+    Forbidden(String),
+    #[error("{0}; try again")]
+    Failed(String),
+}
+
+impl From<kube::Error> for ReadError {
+    fn from(error: kube::Error) -> Self {
+        match error {
+            kube::Error::Api(status) if status.code == 403 => Self::Forbidden(status.message.clone()),
+            error => Self::Failed(error.to_string()),
+        }
+    }
 }
 
 /// Grove: topologies are ClusterTopologies, bindings to them, or one TopologyDomain.
@@ -52,9 +75,16 @@ impl std::fmt::Debug for Grove {
 }
 
 impl Framework for Grove {
-    type Error = kube::Error;
+    type Error = ReadError;
 
-    async fn topology(&self, name: Option<&str>) -> Result<Reading, kube::Error> {
+    fn kind(&self) -> &str {
+        match self.tas.source {
+            TopologySource::TopologyDomain { .. } => "TopologyDomain",
+            TopologySource::ClusterTopology { .. } => "ClusterTopology",
+        }
+    }
+
+    async fn topology(&self, name: Option<&str>) -> Result<Reading, ReadError> {
         if !self.tas.enabled {
             return Ok(Reading::Disabled);
         }

@@ -125,12 +125,20 @@ pub async fn publish(
     now: impl Fn() -> Timestamp,
 ) {
     while let Some(notice) = notices.recv().await {
-        let event = notice.event(reporter, now());
-        let api = Api::<Event>::namespaced(client.clone(), event.metadata.namespace.as_deref().unwrap_or("default"));
-        match api.create(&PostParams::default(), &event).await {
-            Ok(_) => {}
-            Err(kube::Error::Api(status)) if status.reason == "AlreadyExists" => {}
-            Err(error) => tracing::warn!(?notice, %error, "an Event could not be written"),
+        announce(client, reporter, &notice, now()).await;
+    }
+}
+
+/// Writes one notice, for who must know that it is written before going on; whether it is news.
+pub async fn announce(client: &Client, reporter: &str, notice: &Notice, now: Timestamp) -> bool {
+    let event = notice.event(reporter, now);
+    let api = Api::<Event>::namespaced(client.clone(), event.metadata.namespace.as_deref().unwrap_or("default"));
+    match api.create(&PostParams::default(), &event).await {
+        Ok(_) => true,
+        Err(kube::Error::Api(status)) if status.reason == "AlreadyExists" => false,
+        Err(error) => {
+            tracing::warn!(?notice, %error, "an Event could not be written");
+            true
         }
     }
 }

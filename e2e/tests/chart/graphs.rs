@@ -22,7 +22,7 @@ const DEFINITIONS: [&str; 2] = [
 /// A graph of the older version, which somebody must convert.
 fn graph() -> Value {
     let pod = json!({"mainContainer": {"image": "server", "command": ["sleep"]}});
-    let frontend = json!({"componentType": "frontend", "replicas": 1, "extraPodSpec": pod});
+    let frontend = json!({"componentType": "frontend", "extraPodSpec": pod});
     let worker = json!({"componentType": "worker", "replicas": 1, "scalingAdapter": {"enabled": true}, "extraPodSpec": pod,
         "topologyConstraint": {"packDomain": "rack"}});
     json!({"apiVersion": "nvidia.com/v1alpha1", "kind": "DynamoGraphDeployment",

@@ -117,7 +117,6 @@ async fn another_topology_cannot_be_named_but_for_another_graph() -> Result<()> 
 }
 
 /// With its topology gone a graph can still be labelled and scaled: nothing of it is read.
-// shows: DGD-1
 #[tokio::test(flavor = "multi_thread")]
 async fn a_graph_whose_topology_is_gone_can_still_change() -> Result<()> {
     let stage = Stage::new("update").await?;

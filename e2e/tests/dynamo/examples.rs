@@ -10,7 +10,7 @@ use grove_api::DynamoGraphDeployment;
 use grove_dynamo::translate::{lowered, set_name};
 use grove_e2e::eventually;
 use grove_scenarios::audit::{Audit, Terms};
-use grove_scenarios::{BLOCK, RACK, ZONE};
+use grove_scenarios::{BLOCK, HOST, RACK, ZONE};
 use grove_scheduler::Policy;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::ResourceExt;
@@ -97,7 +97,9 @@ async fn one_domain(stage: &Stage, prefix: &str, word: &str) -> Result<()> {
     let key = match word {
         "zone" => ZONE,
         "block" => BLOCK,
-        _ => RACK,
+        "rack" => RACK,
+        "host" => HOST,
+        other => anyhow::bail!("no label of a node is known for {other}"),
     };
     let nodes: Api<Node> = Api::all(stage.client.clone());
     let pods: Api<Pod> = Api::namespaced(stage.client.clone(), &stage.namespace);
@@ -111,7 +113,12 @@ async fn one_domain(stage: &Stage, prefix: &str, word: &str) -> Result<()> {
             .spec
             .and_then(|spec| spec.node_name)
             .context("a pod that is bound")?;
-        domains.insert(nodes.get(&node).await?.labels().get(key).cloned().unwrap_or_default());
+        let node = nodes.get(&node).await?;
+        let domain = node
+            .labels()
+            .get(key)
+            .with_context(|| format!("{} without {key}", node.name_any()))?;
+        domains.insert(domain.clone());
         count += 1;
     }
     ensure!(count > 0, "no pod begins with {prefix}");

@@ -168,8 +168,28 @@ async fn a_topology_that_is_named_must_be_there() -> Result<()> {
         denied(&stage, &named(json!({"packDomain": "rack"})), absent).await?;
         let alone = "spec.topologyConstraint.packDomain: Required value: is required when no component topologyConstraint is set";
         denied(&stage, &named(json!({})), &format!("{alone}; {absent}")).await?;
+        denied(&stage, &set(graph, "/spec/topologyConstraint", json!({})), alone).await?;
     }
     Ok(())
+}
+
+/// The schema of the newer version counts; the older one takes anything, and admission counts.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_graph_has_at_most_25_services() -> Result<()> {
+    let stage = Stage::new("many").await?;
+    let of = |count: usize| {
+        let worker = old("a")["spec"]["services"][0].take();
+        let named = |index: usize| set(worker.clone(), "/name", json!(format!("w{index}")));
+        let services: Vec<Value> = (0..count).map(named).collect();
+        set(old("a"), "/spec/services", json!(services))
+    };
+    admitted(&stage, &of(25)).await?;
+    denied(
+        &stage,
+        &of(26),
+        "spec.components: Too many: 26: must have at most 25 items",
+    )
+    .await
 }
 
 #[tokio::test(flavor = "multi_thread")]

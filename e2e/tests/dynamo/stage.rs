@@ -15,7 +15,7 @@ use grove_controllers::{Operator, Settings};
 use grove_dynamo::controller::{self, Controller};
 use grove_dynamo::translate::Surroundings;
 use grove_e2e::{ControlPlane, Identity, Shared, eventually, node};
-use grove_scenarios::{BLOCK, CAPACITY, RACK, ZONE, configuration, levels};
+use grove_scenarios::{BLOCK, CAPACITY, RACK, ZONE, configuration, with_policies};
 use grove_scheduler::Scheduler;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
@@ -178,10 +178,9 @@ async fn client(plane: &ControlPlane, identity: Identity) -> Result<Client> {
 }
 
 fn settings() -> OperatorConfiguration {
-    let text = format!(
-        "{}dynamo: {{enabled: true}}\n",
-        levels(&["zone", "block", "rack", "host"])
-    );
+    // What sets of users get that say nothing, graphs do not get.
+    let topologies = with_policies(&["zone", "block", "rack", "host"], ", defaultPackDomain: rack");
+    let text = format!("{topologies}dynamo: {{enabled: true}}\n");
     configuration(&text, &SchedulerProfile::Grove)
 }
 

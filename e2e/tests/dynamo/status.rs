@@ -8,7 +8,7 @@ use grove_e2e::eventually;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::events::v1::Event;
 use kube::ResourceExt;
-use kube::api::{Api, DeleteParams, ListParams};
+use kube::api::{Api, DeleteParams, ListParams, PostParams};
 use serde_json::{Value, json};
 
 use crate::rules::{new, set};
@@ -175,4 +175,39 @@ async fn a_set_that_the_framework_refuses_is_told_on_the_graph() -> Result<()> {
     stage.says_of_constraints("a", pending).await?;
     give_topology(&stage, "fleeting", &LEVELS).await?;
     stage.says_of_constraints("a", KEPT).await
+}
+
+/// What the configuration fills into sets of users that say nothing is not for graphs: they ask for closeness themselves.
+// shows: DGD-1, DGD-6, DGD-26
+#[tokio::test(flavor = "multi_thread")]
+async fn a_graph_without_constraints_gets_none_from_the_configuration() -> Result<()> {
+    let stage = Stage::new("no-default").await?;
+    let sets: Api<PodCliqueSet> = Api::namespaced(stage.client.clone(), &stage.namespace);
+    let theirs = grove_scenarios::set("theirs", (1, 1), json!({}));
+    let theirs = sets.create(&PostParams::default(), &theirs).await?;
+    ensure!(
+        theirs.spec.template.topology_constraint.is_some(),
+        "the default is in force"
+    );
+    stage.create(&running("g")).await?;
+    stage.is_ready("g").await?;
+    let template = sets.get("g").await?.spec.template;
+    let mut constraints = vec![template.topology_constraint];
+    constraints.extend(template.cliques.into_iter().map(|clique| clique.topology_constraint));
+    constraints.extend(
+        template
+            .scaling_groups
+            .into_iter()
+            .map(|group| group.topology_constraint),
+    );
+    ensure!(constraints.iter().all(Option::is_none), "{constraints:?}");
+    let status = stage.stored("g").await?.status.unwrap_or_default();
+    let types: Vec<&str> = status
+        .conditions
+        .iter()
+        .map(|condition| condition.type_.as_str())
+        .collect();
+    ensure!(types == ["Ready"], "{types:?}");
+    ensure!(told(&stage, "g").await?.is_empty(), "nothing is told of constraints");
+    Ok(())
 }

@@ -57,7 +57,7 @@ async fn a_topology_that_cannot_be_read_is_a_refusal() -> Result<()> {
         [new("a"), old("a")].map(|graph| set(graph, "/spec/topologyConstraint", json!({"packDomain": "rack"})));
 
     let forbidden = format!(
-        "spec.topologyConstraint: failed to read the topology that the constraints are about: clustertopologies.grove.io \
+        "spec.topologyConstraint.clusterTopologyName: failed to read ClusterTopology: clustertopologies.grove.io \
          \"grove-topology\" is forbidden: User \"{}\" cannot get resource \"clustertopologies\" in API group \"grove.io\" at the \
          cluster scope; give the operator the rights that `grove rbac` prints",
         Identity::Operator.username()

@@ -12,7 +12,8 @@ fn graph(name: &str, services: Value) -> Value {
 }
 
 fn service() -> Value {
-    json!({"componentType": "worker", "subComponentType": "decode", "replicas": 1,
+    // Without `replicas`: the default that is filled in on reading must not come back as if it had been written.
+    json!({"componentType": "worker", "subComponentType": "decode",
         "resources": {"limits": {"gpu": "1", "gpuType": "vendor.example/gpu"}},
         "extraPodSpec": {"nodeSelector": {"nowhere": "at-all"}, "mainContainer": {"image": "server", "command": ["sleep"]}}})
 }

@@ -136,7 +136,7 @@ impl Webhooks {
             Webhook::ValidateGraph if validate_adapter::is_meant(request) => {
                 validate_adapter::answer(request, lookup).await
             }
-            Webhook::ValidateGraph => validate_graph::answer(request, policy, lookup).await,
+            Webhook::ValidateGraph => Ok(validate_graph::answer(request, policy, lookup).await),
             Webhook::Authorizer => authorizer::answer(request, policy, lookup).await,
         };
         answer.unwrap_or_else(|error| {

@@ -1,45 +1,36 @@
 //! Validation of a DynamoGraphDeployment. The topology is read when a graph with constraints is created, and then only.
 
 use grove_api::DynamoGraphDeployment;
-use grove_dynamo::framework::Framework as _;
-use grove_dynamo::validate::{Conditions, create, needs_topology, unreadable, update};
+use grove_dynamo::validate::{Conditions, review, update, update_unreadable, warnings};
 
 use super::Policy;
 use crate::lookup::Lookup;
-use crate::review::{Answer, Cause, Request};
+use crate::review::{Answer, Cause, Operation, Request};
 
-pub(super) async fn answer(request: &Request, policy: &Policy, lookup: &Lookup) -> Result<Answer, kube::Error> {
+pub(super) async fn answer(request: &Request, policy: &Policy, lookup: &Lookup) -> Answer {
     if request.is_deleting() {
-        return Ok(Answer::admitted());
+        return Answer::admitted();
     }
-    let keeps_spec = !request.old_object.is_null() && request.object["spec"] == request.old_object["spec"];
+    let is_update = request.operation == Operation::Update;
+    let keeps_spec = is_update && request.object["spec"] == request.old_object["spec"];
     let new: DynamoGraphDeployment = match request.new_object() {
         Ok(new) => new,
         // Stored before our types were: whatever they make of the spec, its metadata can change.
-        Err(_) if keeps_spec => return Ok(Answer::admitted()),
-        Err(cause) => return Ok(Answer::judged(vec![cause])),
+        Err(_) if keeps_spec => return Answer::admitted(),
+        Err(cause) => return Answer::judged(vec![cause]),
     };
     let conditions = Conditions {
         around: policy.around_graphs.clone(),
         rules: Some(&policy.rules),
     };
-    let violations = match request.stored_object::<DynamoGraphDeployment>() {
-        Some(old) => update(&old, &new, &conditions),
-        None => {
-            let mut reading = None;
-            if needs_topology(&new) {
-                let framework = lookup.framework(&policy.topology);
-                reading = match framework.topology(new.spec.topology_name()).await {
-                    Ok(reading) => Some(reading),
-                    // However often it is asked, it will not be told.
-                    Err(kube::Error::Api(status)) if status.code == 403 => {
-                        return Ok(Answer::judged(vec![unreadable(&status.message).into()]));
-                    }
-                    Err(error) => return Err(error),
-                };
-            }
-            create(&new, reading.as_ref(), &conditions)
+    let mut told = Vec::new();
+    let violations = match (is_update, request.stored_object::<DynamoGraphDeployment>()) {
+        (false, _) => review(&new, &lookup.framework(&policy.topology), &conditions).await,
+        (true, Some(old)) => {
+            told = warnings(&old, &new);
+            update(&old, &new, &conditions)
         }
+        (true, None) => update_unreadable(&request.old_object, &new, &request.object, &conditions),
     };
-    Ok(Answer::judged(violations.into_iter().map(Cause::from).collect()))
+    Answer::judged(violations.into_iter().map(Cause::from).collect()).with_warnings(told)
 }

@@ -55,6 +55,62 @@ async fn without_a_topology_a_constraint_is_refused() -> Result<()> {
     Ok(())
 }
 
+/// Stored by something that our types cannot read, an object is still no new one: no topology is asked, and constraints stay.
+// shows: DGD-16
+#[tokio::test]
+async fn what_cannot_be_read_can_be_mended_without_its_topology() -> Result<()> {
+    let served = serve(CONFIGURATION).await?;
+    let mended = graph(json!({"packDomain": "rack"}));
+    let mut stored = mended.clone();
+    stored["spec"]["components"][0]["replicas"] = json!("two");
+    let update = |new: &Value| request("UPDATE", "dynamographdeployments", stored.clone(), new.clone());
+    let answer = served.ask(Webhook::ValidateGraph, update(&mended)).await?;
+    assert_eq!(answer["allowed"], true, "{answer}");
+
+    let immutable = "is immutable and cannot be added, removed, or changed after creation; delete and recreate the \
+                     DynamoGraphDeployment to change topology constraints";
+    let mut other = mended.clone();
+    other["spec"]["topologyConstraint"] = Value::Null;
+    other["spec"]["components"][0]["topologyConstraint"] = json!({"packDomain": "host"});
+    let answer = served.ask(Webhook::ValidateGraph, update(&other)).await?;
+    assert_eq!(
+        message(&answer),
+        format!(
+            "spec.topologyConstraint: Forbidden: {immutable}; spec.components[0].topologyConstraint: Forbidden: {immutable}"
+        )
+    );
+    let mut wrong = mended;
+    wrong["spec"]["components"][0]["replicas"] = json!(-1);
+    let answer = served.ask(Webhook::ValidateGraph, update(&wrong)).await?;
+    assert_eq!(answer["allowed"], false, "what comes is judged: {answer}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn another_engine_is_refused_with_a_warning() -> Result<()> {
+    let served = serve(CONFIGURATION).await?;
+    let old = graph(Value::Null);
+    let mut new = old.clone();
+    new["spec"]["backendFramework"] = json!("vllm");
+    let answer = served
+        .ask(
+            Webhook::ValidateGraph,
+            request("UPDATE", "dynamographdeployments", old.clone(), new),
+        )
+        .await?;
+    assert_eq!(
+        message(&answer),
+        "spec.backendFramework: Forbidden: is immutable and cannot be changed after creation"
+    );
+    let warning =
+        "spec.backendFramework: pods of another engine are another graph; delete this one and create it again";
+    assert_eq!(answer["warnings"], json!([warning]));
+    let same = request("UPDATE", "dynamographdeployments", old.clone(), old);
+    let answer = served.ask(Webhook::ValidateGraph, same).await?;
+    assert!(answer["warnings"].is_null(), "{answer}");
+    Ok(())
+}
+
 /// The topology is read at the moment of the question: a graph right after its topology is admitted.
 // shows: DGD-14
 #[tokio::test]

@@ -4,16 +4,15 @@
 use std::sync::Arc;
 
 use grove_api::{DynamoGraphDeployment, PodClique, PodCliqueScalingGroup, PodCliqueSet};
-use grove_runtime::{ObjectKey, Outcome, WriteError, outcome};
-use grove_workload::diff::Change;
+use grove_runtime::{Notice, ObjectKey, Outcome, WriteError, announce, outcome};
 use grove_workload::meta::uid;
 use grove_workload::names::is_owned_by;
 use kube::{Resource, ResourceExt};
 
 use super::write::is_for_people;
-use super::{Shell, scaling};
+use super::{FIELD_MANAGER, Shell, scaling};
 use crate::status::{self, Seen, child_name};
-use crate::translate::{Translation, keep_order, keep_replicas, stamp, translate};
+use crate::translate::{Translation, keep_order, keep_replicas, keep_restart, stamp, translate};
 
 pub(super) async fn look(shell: &Shell, key: &ObjectKey) -> Outcome {
     let Some(graph) = shell.view.graphs.get(key) else {
@@ -87,19 +86,11 @@ async fn write_set(shell: &Shell, graph: &DynamoGraphDeployment, mut set: PodCli
     if let Some(live) = live_set(shell, graph) {
         keep_order(&mut set, &live);
         keep_replicas(&mut set, &live);
+        keep_restart(&mut set, &live);
     }
     stamp(&mut set);
     let changes = shell.changes(graph, vec![set]);
-    let is_new = changes.iter().any(|change| matches!(change, Change::Create(_)));
-    let errors = shell.write(graph, changes).await;
-    if is_new
-        && errors.is_empty()
-        && let Some(notice) = status::applied(graph)
-    {
-        tracing::info!(graph = %ObjectKey::of(&graph.metadata), "{}", notice.note);
-        shell.tell([notice]);
-    }
-    errors
+    shell.write(graph, changes).await
 }
 
 /// Gives every component that exists as many replicas as the graph says, each through its own scale.
@@ -137,23 +128,25 @@ async fn scale(shell: &Shell, graph: &DynamoGraphDeployment) -> Vec<WriteError> 
     errors
 }
 
+/// Those that are the owner's and stay.
+fn own<'a, K: Resource>(objects: &'a [Arc<K>], owner: &'a str) -> impl Iterator<Item = &'a K> {
+    let objects = objects.iter().map(|object| &**object);
+    objects.filter(move |object| is_owned_by(object.meta(), owner) && stays(*object))
+}
+
 async fn keep_status(shell: &Shell, graph: &DynamoGraphDeployment, failure: Option<&str>) -> Outcome {
     let set = live_set(shell, graph);
-    let cliques = shell.view.cliques.of(&ObjectKey::of(&graph.metadata).to_string());
-    let groups = match &set {
-        Some(set) => shell.view.groups.of(&ObjectKey::of(&set.metadata).to_string()),
-        None => Vec::new(),
+    let (cliques, groups) = match &set {
+        Some(set) => (
+            shell.view.cliques.of(&ObjectKey::of(&graph.metadata).to_string()),
+            shell.view.groups.of(&ObjectKey::of(&set.metadata).to_string()),
+        ),
+        None => (Vec::new(), Vec::new()),
     };
-    let cliques: Vec<&PodClique> = cliques
-        .iter()
-        .map(|clique| &**clique)
-        .filter(|clique| stays(*clique))
-        .collect();
-    let groups: Vec<&PodCliqueScalingGroup> = groups
-        .iter()
-        .map(|group| &**group)
-        .filter(|group| stays(*group))
-        .collect();
+    // What a set before left behind is on its way out, whether or not it is marked so yet.
+    let owner = set.as_deref().map(uid).unwrap_or_default();
+    let cliques: Vec<&PodClique> = own(&cliques, owner).collect();
+    let groups: Vec<&PodCliqueScalingGroup> = own(&groups, owner).collect();
     let seen = Seen {
         set: set.as_deref(),
         cliques: &cliques,
@@ -166,15 +159,23 @@ async fn keep_status(shell: &Shell, graph: &DynamoGraphDeployment, failure: Opti
     if graph.status.as_ref() == Some(&status) {
         return told;
     }
-    let notices = status::notices(graph, &status, now);
+    for notice in status::notices(graph, &status, set.as_deref()) {
+        say(shell, graph, &notice).await;
+    }
     match shell.write_status(graph, &status).await {
-        Ok(()) => {
-            for notice in &notices {
-                tracing::warn!(graph = %ObjectKey::of(&graph.metadata), "{}", notice.note);
-            }
-            shell.tell(notices);
-            told
-        }
+        Ok(()) => told,
         Err(error) => told.and(outcome(&[error])),
+    }
+}
+
+/// Tells people, before the status that makes it known is written: who dies in between tells it again, and it is one event.
+async fn say(shell: &Shell, graph: &DynamoGraphDeployment, notice: &Notice) {
+    if !announce(&shell.client, FIELD_MANAGER, notice, shell.now()).await {
+        return;
+    }
+    let graph = ObjectKey::of(&graph.metadata);
+    match notice.is_warning {
+        true => tracing::warn!(%graph, "{}", notice.note),
+        false => tracing::info!(%graph, "{}", notice.note),
     }
 }

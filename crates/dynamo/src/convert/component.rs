@@ -3,6 +3,7 @@
 //! The older version spreads a pod over many fields; the newer one has a pod template with a container `main`. Whatever
 //! does not look as it should is passed on as it is: admission will name it.
 
+use grove_api::dynamo::{DEFAULT_NODES, DEFAULT_REPLICAS};
 use serde_json::{Map, Value, json};
 
 use super::rename;
@@ -17,6 +18,32 @@ const OF_MAIN: [(&str, &str); 4] = [
 ];
 const GPU: &str = "nvidia.com/gpu";
 const ADAPTER: &str = "scalingAdapter";
+
+/// A service or component with what the API server fills in on reading a stored one: the defaults of the schema of
+/// `v1beta1`, whose fields have the same names in both versions.
+pub(super) fn filled(component: &Value) -> Value {
+    let Value::Object(component) = component else {
+        return component.clone();
+    };
+    let mut out = component.clone();
+    fill(&mut out, "replicas", DEFAULT_REPLICAS);
+    if let Some(Value::Object(multinode)) = out.get_mut("multinode") {
+        fill(multinode, "nodeCount", DEFAULT_NODES);
+    }
+    Value::Object(out)
+}
+
+/// Whether two of one version differ in nothing but defaults that one of them leaves to be filled in.
+pub(super) fn means_the_same(one: &Value, other: &Value) -> bool {
+    filled(one) == filled(other)
+}
+
+/// A null counts for nothing, as it does to the API server.
+fn fill(fields: &mut Map<String, Value>, name: &str, default: i32) {
+    if fields.get(name).is_none_or(Value::is_null) {
+        fields.insert(name.to_owned(), json!(default));
+    }
+}
 
 pub(super) fn to_new(service: &Value) -> Value {
     let Value::Object(service) = service else {

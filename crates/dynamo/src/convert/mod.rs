@@ -7,6 +7,9 @@
 //! when translating it gives what is there now. A service that was changed in the other version comes back in the usual
 //! spelling. Most objects need no annotation.
 //!
+//! What is there now has been through the API server, which fills in the newer version's defaults whenever it reads one from
+//! storage. So two services that differ only in these mean the same, and one that leaves a default to be filled in is kept.
+//!
 //! Nothing is judged here: what a version may say is admission's matter, so fields that nobody knows go through unchanged.
 
 mod adapter;
@@ -83,12 +86,22 @@ fn to_new(object: &Value, version: &str) -> Result<Value, ConvertError> {
         &parts.rest,
         &mut said.rest.into_iter().collect(),
         graph::to_new,
-        graph::to_old,
+        |said, rest| graph::to_old(said) == *rest,
     );
-    let mut components = all_translated(parts.items.as_deref(), said.items, component::to_new, component::to_old);
+    let mut components = all_translated(
+        parts.items.as_deref(),
+        said.items,
+        component::to_new,
+        |said, service| component::means_the_same(&component::to_old(said), service),
+    );
+    let filled: Option<Vec<Value>> = components
+        .as_deref()
+        .map(|all| all.iter().map(component::filled).collect());
     let keep = Kept {
         rest: (graph::to_old(&rest) != parts.rest).then_some(parts.rest),
-        items: lost(parts.items, components.as_deref(), component::to_old),
+        items: lost(parts.items, filled.as_deref(), |made, service| {
+            component::to_old(made) == *service
+        }),
         form: parts.form,
         order: Vec::new(),
     };
@@ -109,14 +122,21 @@ fn to_old(object: &Value, version: &str) -> Result<Value, ConvertError> {
         &parts.rest,
         &mut said.rest.into_iter().collect(),
         graph::to_old,
-        graph::to_new,
+        |said, rest| graph::to_new(said) == *rest,
     );
-    let services = all_translated(parts.items.as_deref(), said.items, component::to_old, component::to_new);
+    let services = all_translated(
+        parts.items.as_deref(),
+        said.items,
+        component::to_old,
+        |said, component| component::means_the_same(&component::to_new(said), component),
+    );
     let form = graph::form_for(said.form, services.as_deref());
     let keep = Kept {
         rest: (graph::to_new(&rest) != parts.rest).then_some(parts.rest),
         order: graph::order_lost(form, parts.items.as_deref()),
-        items: lost(parts.items, services.as_deref(), component::to_new),
+        items: lost(parts.items, services.as_deref(), |made, component| {
+            component::means_the_same(&component::to_new(made), component)
+        }),
         form: Form::Map,
     };
     let spec = graph::old_spec(rest, services, form);
@@ -144,9 +164,9 @@ fn translated(
     source: &Value,
     said: &mut Vec<Value>,
     there: impl Fn(&Value) -> Value,
-    back: impl Fn(&Value) -> Value,
+    means: impl Fn(&Value, &Value) -> bool,
 ) -> Value {
-    match said.iter().position(|said| back(said) == *source) {
+    match said.iter().position(|said| means(said, source)) {
         Some(index) => said.remove(index),
         None => there(source),
     }
@@ -156,21 +176,25 @@ fn all_translated(
     sources: Option<&[Value]>,
     mut said: Vec<Value>,
     there: impl Fn(&Value) -> Value,
-    back: impl Fn(&Value) -> Value,
+    means: impl Fn(&Value, &Value) -> bool,
 ) -> Option<Vec<Value>> {
     let sources = sources?.iter();
     Some(
         sources
-            .map(|source| translated(source, &mut said, &there, &back))
+            .map(|source| translated(source, &mut said, &there, &means))
             .collect(),
     )
 }
 
 /// The items that do not come back from their translation by themselves, and those with the same translation: which of
 /// them comes from which could not be told otherwise.
-fn lost(sources: Option<Vec<Value>>, made: Option<&[Value]>, back: impl Fn(&Value) -> Value) -> Vec<Value> {
+fn lost(
+    sources: Option<Vec<Value>>,
+    made: Option<&[Value]>,
+    comes_back: impl Fn(&Value, &Value) -> bool,
+) -> Vec<Value> {
     let pairs: Vec<(Value, &Value)> = sources.into_iter().flatten().zip(made.unwrap_or_default()).collect();
-    let differ = pairs.iter().filter(|(source, made)| back(made) != *source);
+    let differ = pairs.iter().filter(|(source, made)| !comes_back(made, source));
     let differ: Vec<&Value> = differ.map(|(_, made)| *made).collect();
     let pairs = pairs.into_iter().filter(|(_, made)| differ.contains(made));
     pairs.map(|(source, _)| source).collect()

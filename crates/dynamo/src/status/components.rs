@@ -2,7 +2,7 @@
 
 use grove_api::dynamo::conditions::ready;
 use grove_api::dynamo::{Component, ComponentStatus};
-use grove_api::{DynamoGraphDeployment, PodClique, PodCliqueScalingGroup};
+use grove_api::{DynamoGraphDeployment, PodClique, PodCliqueScalingGroup, PodCliqueSet};
 use grove_workload::names;
 use kube::{Resource, ResourceExt};
 
@@ -33,6 +33,16 @@ pub fn child_name(graph: &DynamoGraphDeployment, component: &Component) -> Strin
         true => names::scaling_group(&set_name(graph), 0, &lowered(component)),
         false => names::podclique(&set_name(graph), 0, &lowered(component)),
     }
+}
+
+/// Whether the operator has seen the set as it is, and no update of it is under way.
+pub(super) fn is_followed(set: &PodCliqueSet) -> bool {
+    let Some(status) = set.status.as_ref() else {
+        return false;
+    };
+    let progress = status.update_progress.as_ref();
+    status.observed_generation == set.metadata.generation
+        && progress.is_none_or(|progress| progress.update_ended_at.is_some())
 }
 
 fn found(graph: &DynamoGraphDeployment, component: &Component, seen: Seen<'_>) -> Found {

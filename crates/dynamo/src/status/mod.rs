@@ -20,11 +20,15 @@ pub use adapter::adapter_status;
 pub use components::child_name;
 pub use topology::Projection;
 
+/// The phase of a restart that is over.
+const COMPLETED: &str = "Completed";
+
 /// What became of a graph.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Seen<'a> {
     /// Its set, unless it is another's or on its way out.
     pub set: Option<&'a PodCliqueSet>,
+    /// That set's own.
     pub cliques: &'a [&'a PodClique],
     pub groups: &'a [&'a PodCliqueScalingGroup],
     /// Why it could not become a set.
@@ -82,9 +86,18 @@ fn readiness(graph: &DynamoGraphDeployment, seen: Seen<'_>, components: &[compon
     if let Some(failure) = seen.failure {
         return statement("False", ready::SOME_NOT, failure.to_owned());
     }
+    let Some(set) = seen.set else {
+        let message = "What the graph becomes does not exist yet".to_owned();
+        return statement("False", ready::SOME_NOT, message);
+    };
     let mut waiting: Vec<(&str, String)> = Vec::new();
     for component in components {
         waiting.extend(component.wants.as_ref().map(|(reason, text)| (*reason, text.clone())));
+    }
+    // Counts of cliques that have not seen the newest template yet say nothing about it.
+    if waiting.is_empty() && !components::is_followed(set) {
+        let message = "the newest templates are not followed yet".to_owned();
+        waiting.push((ready::UPDATING, message));
     }
     let Some((first, _)) = waiting.first() else {
         let message = format!("All {} components are ready", graph.spec.components.len());
@@ -94,25 +107,35 @@ fn readiness(graph: &DynamoGraphDeployment, seen: Seen<'_>, components: &[compon
         true => *first,
         false => ready::MIXED,
     };
-    let texts: Vec<&str> = waiting.iter().map(|(_, text)| text.as_str()).collect();
+    let mut texts: Vec<&str> = waiting.iter().map(|(_, text)| text.as_str()).collect();
+    // Why it does not come to be, where the operator knows it.
+    let errors = set.status.iter().flat_map(|status| &status.last_errors);
+    texts.extend(errors.map(|error| error.description.as_str()));
     statement("False", reason, texts.join("; "))
 }
 
-/// A restart is over when the set has been updated to it.
+/// The last restart that was asked for. It is over when the set has been updated to it.
 fn restart(graph: &DynamoGraphDeployment, set: Option<&PodCliqueSet>) -> Option<RestartStatus> {
-    let id = &graph.spec.restart.as_ref()?.id;
-    let followed = set.is_some_and(|set| {
-        let mut cliques = set.spec.template.cliques.iter();
-        let is_written = cliques.all(|clique| clique.annotations.get(words::RESTART) == Some(id));
-        let status = set.status.as_ref();
-        let is_seen = status.is_some_and(|status| status.observed_generation == set.metadata.generation);
-        let progress = status.and_then(|status| status.update_progress.as_ref());
-        is_written && is_seen && progress.is_none_or(|progress| progress.update_ended_at.is_some())
-    });
+    let wanted = graph.spec.restart.as_ref().map(|restart| &restart.id);
+    let before = graph.status.as_ref().and_then(|status| status.restart.as_ref());
+    let id = match (wanted, before) {
+        (Some(id), _) => id,
+        // The wish is gone, not what became of it; a wish that was taken back before anybody followed it is as none.
+        (None, Some(before)) if before.phase == COMPLETED => return Some(before.clone()),
+        (None, Some(before)) if set.is_some_and(|set| is_restarted(set, &before.observed_id)) => &before.observed_id,
+        (None, _) => return None,
+    };
+    let is_over = set.is_some_and(|set| is_restarted(set, id) && components::is_followed(set));
     Some(RestartStatus {
         observed_id: id.clone(),
-        phase: if followed { "Completed" } else { "Restarting" }.to_owned(),
+        phase: if is_over { COMPLETED } else { "Restarting" }.to_owned(),
     })
+}
+
+/// Whether the restart is written in every template of the set.
+fn is_restarted(set: &PodCliqueSet, id: &str) -> bool {
+    let mut cliques = set.spec.template.cliques.iter();
+    cliques.all(|clique| clique.annotations.get(words::RESTART).is_some_and(|last| last == id))
 }
 
 /// Puts a statement among conditions; its time moves only with its status.
@@ -138,23 +161,44 @@ fn put(conditions: &mut Vec<Condition>, graph: &DynamoGraphDeployment, statement
     }
 }
 
-/// What there is to tell when `after` replaces the stored status: one warning each time constraints stop being kept.
-pub fn notices(graph: &DynamoGraphDeployment, after: &DynamoGraphDeploymentStatus, now: Timestamp) -> Vec<Notice> {
+/// What there is to tell before `after` replaces the stored status: that constraints are applied, once, and one warning each
+/// time that they stop being kept.
+///
+/// What is told follows from what is stored alone, its occasion too: told again, because the status could not be written or
+/// whoever would have written it died, it is the same event.
+pub fn notices(
+    graph: &DynamoGraphDeployment,
+    after: &DynamoGraphDeploymentStatus,
+    set: Option<&PodCliqueSet>,
+) -> Vec<Notice> {
     let enforced = |status: Option<&DynamoGraphDeploymentStatus>| {
         let conditions = status.into_iter().flat_map(|status| &status.conditions);
         let mut enforced = conditions.filter(|condition| condition.type_ == conditions::ENFORCED);
         enforced.next().cloned()
     };
-    let was_lost = enforced(graph.status.as_ref()).is_some_and(|before| before.status == "False");
-    let lost = enforced(Some(after)).filter(|after| after.status == "False" && !was_lost);
-    let notice = |lost: Condition| {
-        let note = format!("Topology constraints no longer enforced: {}", lost.message);
-        Notice::step(graph, (&lost.reason, "Reconcile"), note, now).into_warning()
+    let is_pending = |condition: &Condition| condition.reason == conditions::topology::PENDING;
+    let before = enforced(graph.status.as_ref());
+    let Some(after) = enforced(Some(after)).filter(|after| !is_pending(after)) else {
+        return Vec::new();
     };
-    lost.map(notice).into_iter().collect()
+    let is_first = before.as_ref().is_none_or(is_pending);
+    let mut found: Vec<Notice> = is_first.then(|| applied(graph)).flatten().into_iter().collect();
+    let was_lost = before.as_ref().is_some_and(|before| before.status == "False");
+    if after.status == "False" && !was_lost {
+        let since = before.map(|before| before.last_transition_time.0);
+        found.push(Notice {
+            about: graph.object_ref(&()),
+            is_warning: true,
+            note: format!("Topology constraints no longer enforced: {}", after.message),
+            reason: after.reason,
+            action: "Reconcile",
+            occasion: since.or_else(|| topology::since(set?)),
+        });
+    }
+    found
 }
 
-/// What there is to tell when the set of a graph has been made: that its constraints hold from now on.
+/// That the constraints of a graph hold from now on; nothing where it has none.
 pub fn applied(graph: &DynamoGraphDeployment) -> Option<Notice> {
     let own = graph.spec.pack_domain().map(|word| format!("deployment in one {word}"));
     let components = graph.spec.components.iter().filter_map(|component| {

@@ -5,6 +5,8 @@
 use grove_api::conditions::podcliqueset::{TOPOLOGY_LEVELS_UNAVAILABLE, levels_unavailable};
 use grove_api::dynamo::conditions::topology as reason;
 use grove_api::{DynamoGraphDeployment, PodCliqueSet};
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
 use super::Statement;
 
@@ -35,16 +37,23 @@ impl Projection {
     }
 }
 
+/// What the framework says.
+fn of_framework(set: &PodCliqueSet) -> Option<&Condition> {
+    let mut conditions = set.status.iter().flat_map(|status| &status.conditions);
+    conditions.find(|condition| condition.type_ == TOPOLOGY_LEVELS_UNAVAILABLE)
+}
+
+/// Since when the framework says what it says.
+pub(super) fn since(set: &PodCliqueSet) -> Option<Timestamp> {
+    of_framework(set).map(|condition| condition.last_transition_time.0)
+}
+
 /// What is said of a graph's constraints; nothing where it has none.
 pub(super) fn project(graph: &DynamoGraphDeployment, set: Option<&PodCliqueSet>) -> Option<Projection> {
     if !graph.spec.has_constraint() {
         return None;
     }
-    let conditions = set
-        .and_then(|set| set.status.as_ref())
-        .map(|status| status.conditions.as_slice());
-    let mut found = conditions.unwrap_or_default().iter();
-    let Some(condition) = found.find(|condition| condition.type_ == TOPOLOGY_LEVELS_UNAVAILABLE) else {
+    let Some(condition) = set.and_then(of_framework) else {
         let message = "Waiting for topology condition from the scheduling framework";
         return Some(Projection::new("Unknown", reason::PENDING, message));
     };

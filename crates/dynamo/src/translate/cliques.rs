@@ -101,7 +101,7 @@ fn clique(
     let made = pod::of(scene, part)?;
     let mut labels = scene.graph.spec.labels.clone();
     labels.extend(made.labels);
-    labels.extend(system_labels(&scene));
+    labels.extend(system_labels(&scene)?);
     let mut annotations = scene.graph.spec.annotations.clone();
     annotations.extend(made.annotations);
     if let Some(restart) = &scene.graph.spec.restart {
@@ -123,7 +123,7 @@ fn clique(
 }
 
 /// Labels by which Dynamo finds its pods. Nobody else may set them.
-fn system_labels(scene: &Scene<'_>) -> BTreeMap<String, String> {
+fn system_labels(scene: &Scene<'_>) -> Result<BTreeMap<String, String>, Untranslatable> {
     let (graph, component) = (scene.graph, scene.component);
     let name = super::lowered(component);
     let mut labels = BTreeMap::from([
@@ -151,13 +151,26 @@ fn system_labels(scene: &Scene<'_>) -> BTreeMap<String, String> {
         labels.insert(words::METRICS.to_owned(), "true".to_owned());
     }
     if scene.around.kai {
-        let queue = graph
-            .annotations()
-            .get(words::QUEUE)
-            .map_or(DEFAULT_QUEUE, String::as_str);
-        labels.insert(words::KAI_QUEUE.to_owned(), queue.to_owned());
+        labels.insert(words::KAI_QUEUE.to_owned(), queue(graph)?.to_owned());
     }
-    labels
+    Ok(labels)
+}
+
+/// The queue of KAI, whose name becomes a label of every pod.
+fn queue(graph: &DynamoGraphDeployment) -> Result<&str, Untranslatable> {
+    let annotations = graph.annotations();
+    let queue = annotations.get(words::QUEUE).map_or(DEFAULT_QUEUE, String::as_str);
+    let is_plain = |c: char| c.is_ascii_alphanumeric();
+    let is_inside = |c: char| is_plain(c) || matches!(c, '-' | '_' | '.');
+    let is_label =
+        queue.len() <= 63 && queue.starts_with(is_plain) && queue.ends_with(is_plain) && queue.chars().all(is_inside);
+    is_label.then_some(queue).ok_or_else(|| {
+        let message = "must be the name of a queue: at most 63 letters, digits, '-', '_' and '.'";
+        Untranslatable::new(
+            format!("metadata.annotations[{}]", words::QUEUE),
+            format!("Invalid value: \"{queue}\": {message}"),
+        )
+    })
 }
 
 /// Hash of what a worker was written as, how many there are left out: workers of one hash run the same.

@@ -1,7 +1,7 @@
 //! What the main container runs: on several nodes, the same command with the flags by which its processes find each other.
 //!
-//! The command is taken as a line for a shell: ranks are computed by it. Flags go right behind the module that is started
-//! (`python3 -m dynamo.vllm`), so that whatever follows in the line stays what it was.
+//! The command is taken as a line for a shell, the one that the user calls or `/bin/sh`: ranks are computed by it. Flags go
+//! right behind the module that is started (`python3 -m dynamo.vllm`), so that whatever follows in the line stays what it was.
 
 use std::fmt::Write as _;
 
@@ -73,6 +73,7 @@ pub(super) fn put_command(
              dynamo.trtllm",
         ));
     };
+    let shell = line.shell.clone();
     let multinode = Multinode {
         scene,
         part,
@@ -85,7 +86,7 @@ pub(super) fn put_command(
         BackendFramework::Vllm => multinode.vllm(spec, main)?,
         BackendFramework::Trtllm => multinode.trtllm(spec, main),
     };
-    main.command = Some(vec!["/bin/sh".to_owned(), "-c".to_owned()]);
+    main.command = Some(shell);
     main.args = Some(vec![text]);
     if part == Part::Worker {
         // What they would ask for is served by the leader alone.
@@ -106,7 +107,7 @@ fn put_default_command(type_: Option<ComponentType>, main: &mut Container) {
         }
         (Some(args), _) => {
             let line = args.join(" ");
-            main.command = Some(vec!["/bin/sh".to_owned(), "-c".to_owned()]);
+            main.command = Some(default_shell());
             main.args = Some(vec![line]);
         }
         (None, _) => {}
@@ -120,37 +121,46 @@ fn host(clique: &str, index: i32) -> String {
 
 /// A command as a line for a shell.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Line(String);
+struct Line {
+    /// The shell and its options, up to the one that takes the line.
+    shell: Vec<String>,
+    text: String,
+}
 
 impl Line {
     fn of(main: &Container) -> Option<Self> {
         let command = main.command.clone().unwrap_or_default();
         let args = main.args.clone().unwrap_or_default();
-        let is_shell = |word: &str| matches!(word, "sh" | "bash" | "/bin/sh" | "/bin/bash");
-        let text = match command.as_slice() {
-            [] => args.join(" "),
-            [shell, flag, rest @ ..] if is_shell(shell) && flag == "-c" => {
-                let words: Vec<&str> = rest.iter().chain(&args).map(String::as_str).collect();
-                words.join(" ")
-            }
-            words => {
-                let quoted: Vec<String> = words.iter().chain(&args).map(|word| quoted(word)).collect();
-                quoted.join(" ")
-            }
+        let (shell, text) = if command.is_empty() {
+            (default_shell(), args.join(" "))
+        } else if let Some(end) = shell_end(&command) {
+            let words: Vec<&str> = command[end..].iter().chain(&args).map(String::as_str).collect();
+            (command[..end].to_vec(), words.join(" "))
+        } else {
+            let quoted: Vec<String> = command.iter().chain(&args).map(|word| quoted(word)).collect();
+            (default_shell(), quoted.join(" "))
         };
-        (!text.is_empty()).then_some(Self(text))
+        (!text.is_empty()).then_some(Self { shell, text })
     }
 
     /// The module of Dynamo that is started, if it is an engine, and where its name ends.
     fn module(&self) -> Option<(Option<BackendFramework>, usize)> {
         let (mut after_flag, mut end) = (false, 0);
-        for word in self.0.split_whitespace() {
-            end += self.0[end..].find(word)? + word.len();
-            if after_flag && let Some(module) = word.trim_matches(['\'', '"']).strip_prefix("dynamo.") {
-                let backend = BackendFramework::ALL
-                    .into_iter()
-                    .find(|backend| backend.as_str() == module);
-                return Some((backend, end));
+        for word in self.text.split_whitespace() {
+            let begin = end + self.text[end..].find(word)?;
+            end = begin + word.len();
+            let bare = word.trim_start_matches(QUOTES);
+            if after_flag && let Some(rest) = bare.strip_prefix("dynamo.") {
+                let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+                let module = &rest[..rest.find(|c| !is_name(c)).unwrap_or(rest.len())];
+                let mut name_end = end - rest.len() + module.len();
+                // A quote that was opened before the word closes more than the word: flags belong inside of it.
+                let opening = word.chars().next().filter(|c| QUOTES.contains(c));
+                if opening.is_some_and(|quote| rest[module.len()..].starts_with(quote)) {
+                    name_end += 1;
+                }
+                let mut backends = BackendFramework::ALL.into_iter();
+                return Some((backends.find(|backend| backend.as_str() == module), name_end));
             }
             after_flag = word == "-m";
         }
@@ -159,11 +169,11 @@ impl Line {
 
     /// The value of a flag.
     fn value_of(&self, flag: &str) -> Option<&str> {
-        let mut words = self.0.split_whitespace();
+        let mut words = self.text.split_whitespace();
         while let Some(word) = words.next() {
             match word.strip_prefix(flag) {
-                Some("") => return words.next(),
-                Some(rest) if rest.starts_with('=') => return Some(&rest[1..]),
+                Some("") => return words.next().map(|value| value.trim_matches(QUOTES)),
+                Some(rest) if rest.starts_with('=') => return Some(rest[1..].trim_matches(QUOTES)),
                 _ => {}
             }
         }
@@ -172,8 +182,36 @@ impl Line {
 
     /// The line with flags at a place.
     fn with(&self, end: usize, flags: &str) -> String {
-        let (before, after) = self.0.split_at(end);
+        let (before, after) = self.text.split_at(end);
         format!("{before} {flags}{after}")
+    }
+}
+
+const QUOTES: [char; 2] = ['\'', '"'];
+
+fn default_shell() -> Vec<String> {
+    vec!["/bin/sh".to_owned(), "-c".to_owned()]
+}
+
+/// Where the line begins in a command that calls a shell with one, such as `bash -lc` or `sh -e -o pipefail -c`.
+fn shell_end(command: &[String]) -> Option<usize> {
+    let shell = command.first()?.rsplit('/').next()?;
+    if !matches!(shell, "sh" | "bash" | "dash" | "ash" | "zsh") {
+        return None;
+    }
+    let mut index = 1;
+    loop {
+        let option = command.get(index)?;
+        let letters = option.strip_prefix('-')?;
+        index += 1;
+        if letters.starts_with('-') {
+            continue;
+        }
+        if letters.contains('c') {
+            return Some(index);
+        }
+        // The one option with a value of its own.
+        index += usize::from(letters.ends_with('o'));
     }
 }
 
@@ -298,7 +336,7 @@ impl Multinode<'_> {
             name: "wait-for-leader".to_owned(),
             image: main.image.clone(),
             image_pull_policy: main.image_pull_policy.clone(),
-            command: Some(vec!["/bin/sh".to_owned(), "-c".to_owned()]),
+            command: Some(default_shell()),
             args: Some(vec![wait]),
             ..Container::default()
         };
@@ -326,7 +364,7 @@ impl Multinode<'_> {
              --allow-run-as-root -n {ranks} -H {} --mca plm_rsh_args \"-p {SSH_PORT} -o StrictHostKeyChecking=no -i \
              ~/.ssh/id_rsa\" sh -c {}",
             hosts.join(","),
-            quoted(&format!("trtllm-llmapi-launch {}", self.line.0))
+            quoted(&format!("trtllm-llmapi-launch {}", self.line.text))
         )
     }
 }

@@ -1,14 +1,14 @@
 //! What a graph becomes: one PodCliqueSet, and what its pods need around them.
 //!
 //! The same graph gives the same bytes, always: nothing here looks at a clock, a cluster or a hash map. Of a set that exists
-//! two things are kept: replicas ([`keep_replicas`]), which are scaled by themselves, never through the template, and the
-//! order of its parts ([`keep_order`]), which in a graph means nothing.
+//! three things are kept: replicas ([`keep_replicas`]), which are scaled by themselves, never through the template; the
+//! order of its parts ([`keep_order`]), which in a graph means nothing; and the last restart ([`keep_restart`]).
 
 mod access;
 mod cliques;
 mod launch;
 pub(crate) mod names;
-mod pod;
+pub(crate) mod pod;
 mod scaling;
 mod template;
 
@@ -174,6 +174,21 @@ pub fn keep_replicas(set: &mut PodCliqueSet, live: &PodCliqueSet) {
     for group in &mut template.scaling_groups {
         if let Some(live) = live.scaling_groups.iter().find(|other| other.name == group.name) {
             group.replicas = live.replicas;
+        }
+    }
+}
+
+/// Lets `set` remember the restart of `live` where its graph no longer asks for one: a wish that was fulfilled and is taken
+/// back must not be a change of the template, which would restart everything again.
+pub fn keep_restart(set: &mut PodCliqueSet, live: &PodCliqueSet) {
+    for clique in &mut set.spec.template.cliques {
+        let mut before = live.spec.template.cliques.iter();
+        let last = before
+            .find(|other| other.name == clique.name)
+            .and_then(|other| other.annotations.get(words::RESTART));
+        if let Some(last) = last {
+            let place = clique.annotations.entry(words::RESTART.to_owned());
+            place.or_insert_with(|| last.clone());
         }
     }
 }

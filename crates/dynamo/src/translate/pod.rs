@@ -74,7 +74,7 @@ pub(super) fn of(scene: Scene<'_>, part: Part) -> Result<Made, Untranslatable> {
 }
 
 /// The namespace in which Dynamo's own processes find each other.
-pub(super) fn dynamo_namespace(graph: &DynamoGraphDeployment, component: &Component) -> String {
+pub(crate) fn dynamo_namespace(graph: &DynamoGraphDeployment, component: &Component) -> String {
     match component.global_dynamo_namespace {
         Some(true) => "dynamo".to_owned(),
         _ => format!("{}-{}", graph.namespace().unwrap_or_default(), graph.name_any()),

@@ -1,20 +1,22 @@
-//! Rules that need nothing but the graph.
+//! Rules that need nothing but the graph, and those of what it becomes.
 
 use std::collections::BTreeSet;
 
-use grove_api::DynamoGraphDeployment;
-use grove_api::dynamo::Component;
+use grove_api::dynamo::{COMPONENTS_MAX, Component, words};
+use grove_api::{DynamoGraphDeployment, PodCliqueSet};
 use grove_workload::names::COMBINED_LENGTH_MAX;
 use grove_workload::validate::{self as workload, Reason, Violation};
 use kube::ResourceExt;
 
 use super::{Conditions, invalid, scope, violation};
-use crate::translate::{keep_order, lowered, names, translate};
+use crate::translate::{keep_order, lowered, names, pod, translate};
 
 /// The longest name of a Service.
 const SERVICE_NAME_MAX: usize = 63;
+/// The longest value of a label.
+const LABEL_MAX: usize = 63;
 
-pub(super) fn violations(graph: &DynamoGraphDeployment, conditions: &Conditions<'_>) -> Vec<Violation> {
+pub(super) fn violations(graph: &DynamoGraphDeployment) -> Vec<Violation> {
     let components = &graph.spec.components;
     let mut found = scope::violations(graph);
     if components.is_empty() {
@@ -24,6 +26,14 @@ pub(super) fn violations(graph: &DynamoGraphDeployment, conditions: &Conditions<
             "must have at least one component",
         ));
         return found;
+    }
+    // Of the newer version the schema says so already; the older one takes anything.
+    if components.len() > COMPONENTS_MAX {
+        let detail = format!(
+            "Too many: {}: must have at most {COMPONENTS_MAX} items",
+            components.len()
+        );
+        found.push(violation("spec.components", Reason::Invalid, detail));
     }
     let mut names = BTreeSet::new();
     for (index, component) in components.iter().enumerate() {
@@ -38,11 +48,8 @@ pub(super) fn violations(graph: &DynamoGraphDeployment, conditions: &Conditions<
         found.extend(name(graph, component, &path));
         found.extend(sizes(component, &path));
     }
+    found.extend(dynamo_namespace(graph));
     found.extend(length(graph));
-    // What it becomes is judged when nothing else is wrong: the same mistake would be told twice.
-    if found.is_empty() {
-        found.extend(becoming(graph, conditions));
-    }
     found
 }
 
@@ -59,6 +66,22 @@ fn name(graph: &DynamoGraphDeployment, component: &Component, path: &str) -> Opt
         let detail =
             format!("the name of its Service would have {service} characters, and {SERVICE_NAME_MAX} are allowed");
         invalid(path, &component.name, detail)
+    })
+}
+
+/// Components find each other by a label that holds both names.
+fn dynamo_namespace(graph: &DynamoGraphDeployment) -> Option<Violation> {
+    let components = graph.spec.components.iter();
+    let longest = components
+        .map(|component| pod::dynamo_namespace(graph, component).len())
+        .max()?;
+    (longest > LABEL_MAX).then(|| {
+        let detail = format!(
+            "the label {} would be the namespace's name and the graph's with {longest} characters, and {LABEL_MAX} are \
+             allowed; shorten one of them, or write globalDynamoNamespace: true",
+            words::NAMESPACE
+        );
+        invalid("metadata.name", graph.name_any(), detail)
     })
 }
 
@@ -110,31 +133,51 @@ fn length(graph: &DynamoGraphDeployment) -> Option<Violation> {
     ))
 }
 
+/// Why it can become no PodCliqueSet.
+pub(super) fn untranslatable(graph: &DynamoGraphDeployment, conditions: &Conditions<'_>) -> Option<Violation> {
+    let error = translate(graph, &conditions.around).err()?;
+    Some(violation(error.path, Reason::Invalid, error.message))
+}
+
 /// Whether it can become a PodCliqueSet, and one that is admitted.
-fn becoming(graph: &DynamoGraphDeployment, conditions: &Conditions<'_>) -> Vec<Violation> {
-    let translation = match translate(graph, &conditions.around) {
-        Ok(translation) => translation,
-        Err(error) => return vec![violation(error.path, Reason::Invalid, error.message)],
-    };
-    let Some(rules) = conditions.rules else {
-        return Vec::new();
-    };
-    of_set(workload::create(&translation.set, rules))
+pub(super) fn becoming(graph: &DynamoGraphDeployment, conditions: &Conditions<'_>) -> Vec<Violation> {
+    match translate(graph, &conditions.around) {
+        Ok(translation) => of_set(creation(&translation.set, conditions)),
+        Err(error) => vec![violation(error.path, Reason::Invalid, error.message)],
+    }
+}
+
+fn creation(set: &PodCliqueSet, conditions: &Conditions<'_>) -> Vec<Violation> {
+    let judged = conditions.rules.map(|rules| workload::create(set, rules));
+    judged.unwrap_or_default()
 }
 
 /// Whether its PodCliqueSet may become what the graph would make of it: the operator's own changes pass by admission.
+///
+/// What new sets must keep to depends on the configuration, which may have changed since: an existing set is not refused for
+/// what it has had all along.
 pub(super) fn change(
     old: &DynamoGraphDeployment,
     new: &DynamoGraphDeployment,
     conditions: &Conditions<'_>,
 ) -> Vec<Violation> {
-    let both = [old, new].map(|graph| translate(graph, &conditions.around));
-    let [Ok(old), Ok(mut new)] = both else {
+    let mut new = match translate(new, &conditions.around) {
+        Ok(new) => new,
+        Err(error) => return vec![violation(error.path, Reason::Invalid, error.message)],
+    };
+    let Ok(old) = translate(old, &conditions.around) else {
         // What cannot become a set has none.
-        return Vec::new();
+        return of_set(creation(&new.set, conditions));
     };
     keep_order(&mut new.set, &old.set);
-    of_set(workload::update(&old.set, &new.set))
+    let before = creation(&old.set, conditions);
+    let mut found = workload::update(&old.set, &new.set);
+    for violation in creation(&new.set, conditions) {
+        if !before.contains(&violation) && !found.contains(&violation) {
+            found.push(violation);
+        }
+    }
+    of_set(found)
 }
 
 fn of_set(found: Vec<Violation>) -> Vec<Violation> {

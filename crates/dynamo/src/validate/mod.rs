@@ -2,7 +2,8 @@
 //!
 //! The operation decides, nothing else. CREATE judges everything, the words against the live topology included. UPDATE
 //! never looks at a topology: constraints cannot change, and a graph whose topology is gone can still be scaled, labelled
-//! and deleted. A change of metadata alone is always admitted, so graphs from before an upgrade stay as they are.
+//! and deleted. A change of metadata alone is admitted unless it would stop the graph, so graphs from before an upgrade stay
+//! as they are.
 //!
 //! What Grove does not do is refused by name (`scope`); nothing that a user writes is ignored.
 
@@ -14,12 +15,13 @@ mod update;
 
 use grove_api::DynamoGraphDeployment;
 use grove_workload::validate::{Reason, Rules, Violation};
+use serde_json::Value;
 
-use crate::framework::Reading;
+use crate::framework::{Framework, Reading};
 use crate::translate::Surroundings;
 
 pub use adapter::{create as create_adapter, scale};
-pub use topology::unreadable;
+pub use update::warnings;
 
 /// What the operator's configuration allows.
 #[derive(Clone, Debug, Default)]
@@ -34,10 +36,34 @@ pub fn needs_topology(graph: &DynamoGraphDeployment) -> bool {
     graph.spec.has_constraint() || graph.spec.topology_name().is_some()
 }
 
+/// Why `graph` may not be created, with its words judged by the topology as `framework` has it now. A topology that cannot
+/// be read is a refusal: nothing could be promised.
+pub async fn review<F: Framework>(
+    graph: &DynamoGraphDeployment,
+    framework: &F,
+    conditions: &Conditions<'_>,
+) -> Vec<Violation> {
+    if !needs_topology(graph) {
+        return create(graph, None, conditions);
+    }
+    match framework.topology(graph.spec.topology_name()).await {
+        Ok(reading) => create(graph, Some(&reading), conditions),
+        Err(error) => {
+            let mut found = create(graph, None, conditions);
+            found.push(topology::unreadable(framework.kind(), error));
+            found
+        }
+    }
+}
+
 /// Why `graph` may not be created. `reading` is of the topology that it names; without one, words are judged by
 /// themselves.
 pub fn create(graph: &DynamoGraphDeployment, reading: Option<&Reading>, conditions: &Conditions<'_>) -> Vec<Violation> {
-    let mut found = graph::violations(graph, conditions);
+    let mut found = graph::violations(graph);
+    // What it becomes is judged when nothing else is wrong: the same mistake would be told twice.
+    if found.is_empty() {
+        found.extend(graph::becoming(graph, conditions));
+    }
     found.extend(topology::words(graph));
     found.extend(
         reading
@@ -57,14 +83,33 @@ pub fn update(old: &DynamoGraphDeployment, new: &DynamoGraphDeployment, conditio
         return Vec::new();
     }
     if old.spec == new.spec {
-        // Metadata can always change, but what asks for another pathway would be passed over in silence.
+        // Metadata can always change, but what asks for another pathway would be passed over in silence, and an annotation
+        // that cannot be followed would stop the graph.
         let turned = scope::pathway(new).filter(|found| scope::pathway(old).as_ref() != Some(found));
-        return turned.into_iter().collect();
+        let stopped =
+            graph::untranslatable(new, conditions).filter(|_| graph::untranslatable(old, conditions).is_none());
+        return turned.into_iter().chain(stopped).collect();
     }
     let mut found = update::violations(old, new);
-    found.extend(graph::violations(new, conditions));
+    found.extend(graph::violations(new));
     if found.is_empty() {
         found.extend(graph::change(old, new, conditions));
+    }
+    found
+}
+
+/// The same where `old` is something that our types cannot read: constraints are compared as they are written, and what
+/// comes is judged by itself.
+pub fn update_unreadable(
+    old: &Value,
+    new: &DynamoGraphDeployment,
+    written: &Value,
+    conditions: &Conditions<'_>,
+) -> Vec<Violation> {
+    let mut found = update::written_constraints(old, written);
+    found.extend(graph::violations(new));
+    if found.is_empty() {
+        found.extend(graph::untranslatable(new, conditions));
     }
     found
 }

@@ -52,20 +52,18 @@ pub(super) fn words(graph: &DynamoGraphDeployment) -> Vec<Violation> {
             found.push(invalid(component_path(index), word, detail));
         }
     }
-    if graph.spec.topology_name().is_some() && !graph.spec.has_constraint() {
+    // Also of a constraint that says nothing at all: somebody would wait for it to be kept.
+    if graph.spec.topology_constraint.is_some() && !graph.spec.has_constraint() {
         let detail = "is required when no component topologyConstraint is set";
         found.push(violation(format!("{GRAPH}.packDomain"), Reason::Required, detail));
     }
     found
 }
 
-/// Why a graph with constraints is refused whose topology the operator may not read.
-pub fn unreadable(why: &str) -> Violation {
-    let detail = format!(
-        "failed to read the topology that the constraints are about: {why}; give the operator the rights that `grove rbac` \
-         prints"
-    );
-    violation(GRAPH, Reason::Invalid, detail)
+/// Why a graph with constraints is refused whose topology cannot be read.
+pub(super) fn unreadable(kind: &str, why: impl std::fmt::Display) -> Violation {
+    let path = format!("{GRAPH}.clusterTopologyName");
+    violation(path, Reason::Invalid, format!("failed to read {kind}: {why}"))
 }
 
 /// Whether the topology has the words, as it is now.

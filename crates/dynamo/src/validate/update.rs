@@ -3,6 +3,7 @@
 use grove_api::DynamoGraphDeployment;
 use grove_api::dynamo::Component;
 use grove_workload::validate::{Reason, Violation};
+use serde_json::Value;
 
 use super::violation;
 
@@ -69,6 +70,34 @@ pub(super) fn violations(old: &DynamoGraphDeployment, new: &DynamoGraphDeploymen
     }
     found.extend(members(old, new));
     found
+}
+
+/// What somebody should know whose change is refused.
+pub fn warnings(old: &DynamoGraphDeployment, new: &DynamoGraphDeployment) -> Vec<String> {
+    let is_other = old.spec.backend_framework != new.spec.backend_framework;
+    let warning =
+        "spec.backendFramework: pods of another engine are another graph; delete this one and create it again";
+    is_other.then(|| warning.to_owned()).into_iter().collect()
+}
+
+/// Constraints that are not as they were, in graphs as they are written.
+pub(super) fn written_constraints(old: &Value, new: &Value) -> Vec<Violation> {
+    let components = |graph: &Value| graph["spec"]["components"].as_array().cloned().unwrap_or_default();
+    let before = components(old);
+    let of_components = components(new)
+        .into_iter()
+        .enumerate()
+        .filter_map(|(index, component)| {
+            let before = before.iter().find(|before| before["name"] == component["name"])?;
+            let is_same = before["topologyConstraint"] == component["topologyConstraint"];
+            (!is_same).then(|| format!("spec.components[{index}].topologyConstraint"))
+        });
+    let is_same = old["spec"]["topologyConstraint"] == new["spec"]["topologyConstraint"];
+    let of_graph = (!is_same).then(|| "spec.topologyConstraint".to_owned());
+    let changed = of_graph.into_iter().chain(of_components);
+    changed
+        .map(|path| violation(path, Reason::Forbidden, TOPOLOGY))
+        .collect()
 }
 
 fn find<'a>(graph: &'a DynamoGraphDeployment, name: &str) -> Option<&'a Component> {

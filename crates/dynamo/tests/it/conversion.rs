@@ -29,8 +29,15 @@ proptest! {
         prop_assert_eq!(there_and_back(&object, NEW, OLD), object);
     }
 
+    /// The API server fills in defaults when it reads what it stored.
     #[test]
-    fn the_newer_version_comes_back_as_it_was(object in generate::new()) {
+    fn the_older_version_comes_back_from_storage_as_it_was(object in generate::old()) {
+        let stored = generate::read_from_storage(convert(&object, NEW).unwrap());
+        prop_assert_eq!(convert(&stored, OLD).unwrap(), object);
+    }
+
+    #[test]
+    fn the_newer_version_comes_back_as_it_was(object in generate::new().prop_map(generate::read_from_storage)) {
         prop_assert_eq!(there_and_back(&object, OLD, NEW), object);
     }
 
@@ -45,6 +52,57 @@ proptest! {
 
 fn graph(version: &str, spec: Value) -> Value {
     json!({"apiVersion": version, "kind": "DynamoGraphDeployment", "metadata": {"name": "g"}, "spec": spec})
+}
+
+/// What is filled in there must be all that the schema fills in: another default would come back as if it had been written.
+#[test]
+fn these_are_all_the_defaults_of_the_schema() {
+    fn defaults(schema: &Value, path: &str, found: &mut Vec<(String, Value)>) {
+        if let Some(default) = schema.get("default") {
+            found.push((path.to_owned(), default.clone()));
+        }
+        for (name, property) in schema["properties"].as_object().into_iter().flatten() {
+            defaults(property, &format!("{path}.{name}"), found);
+        }
+        if schema["items"].is_object() {
+            defaults(&schema["items"], path, found);
+        }
+    }
+    let mut definitions = grove_api::crds::all().into_iter();
+    let graphs = definitions.find(|definition| definition.spec.names.kind == "DynamoGraphDeployment");
+    let mut found = Vec::new();
+    for version in graphs.expect("a definition").spec.versions {
+        defaults(&json!(version.schema)["openAPIV3Schema"], &version.name, &mut found);
+    }
+    found.sort_by(|(one, _), (other, _)| one.cmp(other));
+    let component = "v1beta1.spec.components";
+    let expected = [
+        (format!("{component}.multinode.nodeCount"), json!(2)),
+        (format!("{component}.replicas"), json!(1)),
+    ];
+    assert_eq!(found, expected);
+}
+
+/// A service that leaves its number to the default, in a spelling that does not come back by itself.
+#[test]
+fn a_default_that_was_filled_in_was_not_written() {
+    let services = json!({
+        "Plain": {"componentType": "frontend"},
+        "Worker": {"resources": {"limits": {"gpu": "1", "gpuType": "vendor.example/gpu"}}, "multinode": {}},
+    });
+    let old = graph(OLD, json!({"services": services}));
+    let stored = generate::read_from_storage(convert(&old, NEW).unwrap());
+    assert_eq!(stored["spec"]["components"][1]["multinode"], json!({"nodeCount": 2}));
+    assert_eq!(convert(&stored, OLD).unwrap(), old);
+    // Somebody asks for another number: that is told.
+    let mut scaled = stored;
+    scaled["spec"]["components"][0]["replicas"] = json!(3);
+    let seen = convert(&scaled, OLD).unwrap();
+    assert_eq!(
+        seen["spec"]["services"]["Plain"],
+        json!({"componentType": "frontend", "replicas": 3})
+    );
+    assert_eq!(seen["spec"]["services"]["Worker"], services["Worker"]);
 }
 
 #[test]
@@ -66,7 +124,7 @@ fn a_list_and_a_map_of_services_are_the_same_components() {
 #[test]
 fn a_pod_is_put_together_and_taken_apart() {
     let old = json!({"services": {"Worker": {
-        "componentType": "worker", "subComponentType": "decode",
+        "componentType": "worker", "subComponentType": "decode", "replicas": 1,
         "resources": {"limits": {"gpu": "8", "custom": {"rdma/ib": "1"}}},
         "envs": [{"name": "A", "value": "b"}], "envFromSecret": "token", "sharedMemory": {"size": "1Gi"},
         "extraPodMetadata": {"labels": {"team": "chat"}},
@@ -83,7 +141,7 @@ fn a_pod_is_put_together_and_taken_apart() {
     });
     assert_eq!(
         new["spec"]["components"],
-        json!([{"name": "Worker", "type": "decode", "sharedMemorySize": "1Gi", "podTemplate": template}])
+        json!([{"name": "Worker", "type": "decode", "replicas": 1, "sharedMemorySize": "1Gi", "podTemplate": template}])
     );
     assert!(
         new["metadata"]["annotations"].is_null(),

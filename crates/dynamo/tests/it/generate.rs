@@ -8,7 +8,7 @@ use proptest::strategy::BoxedStrategy;
 use serde_json::{Map, Value, json};
 
 /// Words that mean something to conversion, in one version or the other.
-const WORDS: [&str; 39] = [
+const WORDS: [&str; 41] = [
     "annotations",
     "args",
     "autoscaling",
@@ -34,10 +34,12 @@ const WORDS: [&str; 39] = [
     "livenessProbe",
     "mainContainer",
     "metadata",
+    "multinode",
     "nodeCount",
     "nvidia.com/gpu",
     "packDomain",
     "podTemplate",
+    "replicas",
     "requests",
     "resources",
     "scalingAdapter",
@@ -201,6 +203,23 @@ fn rest() -> BoxedStrategy<Map<String, Value>> {
             rest
         })
         .boxed()
+}
+
+/// An object of `v1beta1` as the API server has it after a read from storage: with the defaults of its schema.
+pub(crate) fn read_from_storage(mut object: Value) -> Value {
+    let fill = |fields: &mut Map<String, Value>, name: &str, default: i32| {
+        fields.entry(name).or_insert(json!(default));
+    };
+    let components = object.pointer_mut("/spec/components").and_then(Value::as_array_mut);
+    for component in components.into_iter().flatten() {
+        if let Some(component) = component.as_object_mut() {
+            fill(component, "replicas", 1);
+        }
+        if let Some(multinode) = component.get_mut("multinode").and_then(Value::as_object_mut) {
+            fill(multinode, "nodeCount", 2);
+        }
+    }
+    object
 }
 
 /// Objects of `v1alpha1`: services as a list, as a map, or none.

@@ -22,18 +22,20 @@ fn main_of(clique: &PodCliqueTemplate) -> &Container {
     &clique.spec.pod_spec.containers[0]
 }
 
-/// The lines of the leader and of the workers.
+/// The lines of the leader and of the workers, for the usual shell.
 fn lines(command: Value, args: Value, nodes: i32) -> [String; 2] {
+    lines_for(&["/bin/sh", "-c"], command, args, nodes)
+}
+
+/// The same for a shell with its options.
+fn lines_for(shell: &[&str], command: Value, args: Value, nodes: i32) -> [String; 2] {
     let graph = with_worker(json!({
         "multinode": {"nodeCount": nodes},
         "podTemplate": {"spec": {"containers": [{"name": "main", "image": "i", "command": command, "args": args}]}},
     }));
     let cliques = cliques(&graph);
     [&cliques[1], &cliques[2]].map(|clique| {
-        assert_eq!(
-            main_of(clique).command.as_deref(),
-            Some(&["/bin/sh".to_owned(), "-c".to_owned()][..])
-        );
+        assert_eq!(main_of(clique).command.as_deref().unwrap_or_default(), shell);
         main_of(clique).args.clone().expect("a line").join("|")
     })
 }
@@ -56,10 +58,34 @@ fn flags_go_behind_the_module_in_every_form_of_a_command() {
             " --tp 16 | tee log",
         ),
         (
-            json!(["bash", "-c", "python3 -m dynamo.sglang"]),
             json!(null),
-            "python3 -m dynamo.sglang",
-            "",
+            json!(["bash -c 'python3 -m dynamo.sglang'"]),
+            "bash -c 'python3 -m dynamo.sglang",
+            "'",
+        ),
+        (
+            json!(null),
+            json!(["bash -c \"python3 -m dynamo.sglang --tp 16\""]),
+            "bash -c \"python3 -m dynamo.sglang",
+            " --tp 16\"",
+        ),
+        (
+            json!(["env", "A=b", "bash", "-lc", "python3 -m dynamo.sglang"]),
+            json!(null),
+            "env A=b bash -lc 'python3 -m dynamo.sglang",
+            "'",
+        ),
+        (
+            json!(null),
+            json!(["python3 -m 'dynamo.sglang' --tp 16"]),
+            "python3 -m 'dynamo.sglang'",
+            " --tp 16",
+        ),
+        (
+            json!(null),
+            json!(["(python3 -m dynamo.sglang); echo over"]),
+            "(python3 -m dynamo.sglang",
+            "); echo over",
         ),
         (
             json!(["python3", "-m", "dynamo.sglang"]),
@@ -73,6 +99,34 @@ fn flags_go_behind_the_module_in_every_form_of_a_command() {
         assert_eq!(leader, format!("{before} {zero}{after}"));
         assert_eq!(workers, format!("{before} {worker}{after}"));
     }
+}
+
+/// A user's shell stays, with its options: it may have been chosen for what it reads at its start.
+#[test]
+fn a_shell_is_known_by_any_of_its_options() {
+    let line = "python3 -m dynamo.sglang --tp 16";
+    let flags = format!("--dist-init-addr {LEADER}:29500 --nnodes 2 --node-rank 0");
+    let shells: [&[&str]; 6] = [
+        &["bash", "-c"],
+        &["/bin/bash", "-lc"],
+        &["/bin/sh", "-ec"],
+        &["/usr/bin/bash", "-l", "-c"],
+        &["bash", "-eo", "pipefail", "-c"],
+        &["bash", "--login", "-exc"],
+    ];
+    for shell in shells {
+        let whole: Vec<&str> = shell.iter().copied().chain([line]).collect();
+        for (command, args) in [(json!(whole), json!(null)), (json!(shell), json!([line]))] {
+            let [leader, _] = lines_for(shell, command, args, 2);
+            assert_eq!(leader, format!("python3 -m dynamo.sglang {flags} --tp 16"), "{shell:?}");
+        }
+    }
+    // A script is no line.
+    let script = with_worker(
+        json!({"multinode": {"nodeCount": 2}, "podTemplate": {"spec": {"containers": [
+        {"name": "main", "image": "i", "command": ["bash", "start.sh"]}]}}}),
+    );
+    assert!(translate(&script, &Surroundings::default()).is_err());
 }
 
 #[test]
@@ -94,6 +148,12 @@ fn vllm_runs_as_processes_by_ray_or_data_parallel() {
     assert_eq!(
         leader,
         format!("python3 -m dynamo.vllm {flags} --model m --data-parallel-size=16")
+    );
+    let inner = json!(["bash -c 'python3 -m dynamo.vllm --data-parallel-size 16'"]);
+    let [inner, _] = lines(json!(null), inner, 4);
+    assert_eq!(
+        inner,
+        format!("bash -c 'python3 -m dynamo.vllm {flags} --data-parallel-size 16'")
     );
     assert!(
         workers.contains("--data-parallel-start-rank $((4 * (GROVE_PCLQ_POD_INDEX + 1))) --headless"),

@@ -140,6 +140,7 @@ fn without_a_constraint_both_are_absent_also_if_they_were_there() {
 #[test]
 fn one_warning_is_told_each_time_that_constraints_stop_being_kept() {
     let mut graph = racked();
+    let mut occasions = Vec::new();
     let mut turn = |condition: (&str, &str, &str), second: i64| -> Vec<(bool, String, String)> {
         let set = set(Some(condition));
         let seen = Seen {
@@ -147,9 +148,13 @@ fn one_warning_is_told_each_time_that_constraints_stop_being_kept() {
             ..Seen::default()
         };
         let after = status(&graph, seen, at(second));
-        let told = notices(&graph, &after, at(second));
+        let told = notices(&graph, &after, Some(&set));
+        let again = notices(&graph, &status(&graph, seen, at(second + 100)), Some(&set));
+        assert_eq!(told, again, "until the status is written it is the same event");
+        occasions.extend(told.iter().filter_map(|notice| notice.occasion));
         graph.status = Some(after);
-        told.into_iter()
+        let warnings = told.into_iter().filter(|notice| notice.is_warning);
+        warnings
             .map(|notice| (notice.is_warning, notice.reason, notice.note))
             .collect()
     };
@@ -172,6 +177,25 @@ fn one_warning_is_told_each_time_that_constraints_stop_being_kept() {
     assert_eq!(turn(missing, 4), [], "it was false before");
     assert_eq!(turn(good, 5), []);
     assert_eq!(turn(gone, 6), warned);
+    assert_eq!(occasions, [at(1), at(5)], "each time is another event");
+}
+
+/// Before the set is there nothing is applied; once the framework has spoken of it, and the status with it, it is known.
+#[test]
+fn constraints_are_told_to_be_applied_until_it_is_stored() {
+    let mut graph = racked();
+    let mut told = |set: Option<&PodCliqueSet>| -> Vec<String> {
+        let seen = Seen { set, ..Seen::default() };
+        let after = status(&graph, seen, at(1));
+        let notices = notices(&graph, &after, set);
+        graph.status = Some(after);
+        notices.into_iter().map(|notice| notice.reason).collect()
+    };
+    let good = set(Some(("False", "AllClusterTopologyLevelsAvailable", "")));
+    assert_eq!(told(None), Vec::<String>::new());
+    assert_eq!(told(Some(&set(None))), Vec::<String>::new());
+    assert_eq!(told(Some(&good)), ["TopologyConstraintsApplied"]);
+    assert_eq!(told(Some(&good)), Vec::<String>::new());
 }
 
 #[test]
@@ -244,8 +268,14 @@ fn readiness_says_what_is_missing() {
             "Frontend: 0 of 1 replicas are ready; Worker: 1 of 2 replicas have nodes"
         )
     );
-    let nothing = status(&graph(json!({})), Seen::default(), at(1));
+    let (frontend, worker) = (clique("g-0-frontend", one), clique("g-0-worker", two));
+    let left = Seen {
+        cliques: &[&frontend, &worker],
+        ..Seen::default()
+    };
+    let nothing = status(&graph(json!({})), left, at(1));
     assert_eq!(nothing.state.as_deref(), Some("initializing"));
+    assert_eq!(told_of(&nothing), "What the graph becomes does not exist yet");
     let failed = Seen {
         failure: Some("no"),
         ..Seen::default()
@@ -253,6 +283,54 @@ fn readiness_says_what_is_missing() {
     let failed = status(&graph(json!({})), failed, at(1));
     assert_eq!(failed.state.as_deref(), Some("failed"));
     assert_eq!(told_of(&failed), "no");
+}
+
+/// Why nothing comes to be is known to the operator, and told where people look.
+#[test]
+fn readiness_says_what_went_wrong() {
+    let mut set = set(None);
+    let error = json!({"code": "ERR_WRITE", "description": "PodClique ns/g-0-worker was refused: no",
+        "observedAt": "2026-01-01T00:00:00Z"});
+    let status_of_set = set.status.as_mut().expect("a status");
+    status_of_set.last_errors = vec![serde_json::from_value(error).expect("an error")];
+    let frontend = clique("g-0-frontend", [1; 4]);
+    let seen = Seen {
+        set: Some(&set),
+        cliques: &[&frontend],
+        ..Seen::default()
+    };
+    assert_eq!(
+        told_of(&status(&graph(json!({})), seen, at(1))),
+        "Worker: does not exist yet; PodClique ns/g-0-worker was refused: no"
+    );
+}
+
+/// What cliques count may be of the templates before: the set says whether it has been updated to the newest.
+#[test]
+fn a_graph_is_not_ready_before_its_set_is_followed() {
+    let (frontend, worker) = (clique("g-0-frontend", [1; 4]), clique("g-0-worker", [2; 4]));
+    let ready = |of_set: Value| {
+        let set = json!({"metadata": {"name": "g", "generation": 2}, "spec": {"template": {"cliques": []}},
+            "status": of_set});
+        let set: PodCliqueSet = serde_json::from_value(set).expect("a set");
+        let seen = Seen {
+            set: Some(&set),
+            cliques: &[&frontend, &worker],
+            ..Seen::default()
+        };
+        let (is_ready, reason, _) = told(&status(&graph(json!({})), seen, at(1)), "Ready").expect("a condition");
+        (is_ready, reason)
+    };
+    let progress = |ended: Option<&str>| {
+        json!({"observedGeneration": 2,
+            "updateProgress": {"updateStartedAt": "2026-01-01T00:00:00Z", "updateEndedAt": ended}})
+    };
+    let updating = ("False".to_owned(), "updating".to_owned());
+    assert_eq!(ready(json!({"observedGeneration": 1})), updating);
+    assert_eq!(ready(progress(None)), updating);
+    let all = ("True".to_owned(), "all_resources_are_ready".to_owned());
+    assert_eq!(ready(progress(Some("2026-01-01T00:01:00Z"))), all);
+    assert_eq!(ready(json!({"observedGeneration": 2})), all);
 }
 
 fn told_of(status: &DynamoGraphDeploymentStatus) -> String {
@@ -271,4 +349,38 @@ fn a_condition_moves_its_time_only_with_its_status() {
     let second = status(&graph, Seen::default(), at(2));
     assert_eq!(since(&second), Some(at(1)));
     assert_eq!(graph.status.as_ref(), Some(&second), "nothing to write");
+}
+
+/// The last restart is remembered when the wish for it is taken back, and goes on if it had begun.
+#[test]
+fn a_restart_outlives_the_wish_for_it() {
+    let restarted = |id: &str, seen: i64| -> PodCliqueSet {
+        let clique = json!({"name": "worker", "annotations": {"nvidia.com/restartAt": id},
+            "spec": {"roleName": "worker", "replicas": 1, "podSpec": {"containers": []}}});
+        let set = json!({"metadata": {"name": "g", "generation": 2}, "spec": {"template": {"cliques": [clique]}},
+            "status": {"observedGeneration": seen}});
+        serde_json::from_value(set).expect("a set")
+    };
+    let mut graph = graph(json!({"spec": {"restart": {"id": "one"}}}));
+    let mut phase = |set: &PodCliqueSet, is_wanted: bool| {
+        if !is_wanted {
+            graph.spec.restart = None;
+        }
+        let seen = Seen {
+            set: Some(set),
+            ..Seen::default()
+        };
+        let after = status(&graph, seen, at(1));
+        graph.status = Some(after.clone());
+        after.restart.map(|restart| (restart.observed_id, restart.phase))
+    };
+    let says = |phase: &str| Some(("one".to_owned(), phase.to_owned()));
+    assert_eq!(phase(&restarted("one", 1), true), says("Restarting"));
+    assert_eq!(phase(&restarted("one", 1), false), says("Restarting"));
+    assert_eq!(phase(&restarted("one", 2), false), says("Completed"));
+    assert_eq!(
+        phase(&restarted("none", 2), false),
+        says("Completed"),
+        "also in another set"
+    );
 }

@@ -1,23 +1,28 @@
 //! Words are asked of the framework, whichever it is: the same graphs against one that knows nothing of Grove.
 
 use std::collections::BTreeMap;
-use std::convert::Infallible;
 
+use grove_api::DynamoGraphDeployment;
 use grove_dynamo::framework::{Framework, Reading};
-use grove_dynamo::validate::{Conditions, create};
+use grove_dynamo::validate::{Conditions, review};
 use serde_json::json;
 
 use crate::graphs::graph;
 
-/// A framework of node labels, with a mapping from words as its administrator wrote it.
+/// A framework of node labels, with a mapping from words as its administrator wrote it; none while it cannot be read.
 struct Labels {
-    words: BTreeMap<&'static str, &'static str>,
+    words: Option<BTreeMap<&'static str, &'static str>>,
 }
 
 impl Framework for Labels {
-    type Error = Infallible;
+    type Error = &'static str;
 
-    async fn topology(&self, name: Option<&str>) -> Result<Reading, Infallible> {
+    fn kind(&self) -> &str {
+        "mapping"
+    }
+
+    async fn topology(&self, name: Option<&str>) -> Result<Reading, &'static str> {
+        let words = self.words.as_ref().ok_or("the file is empty")?;
         Ok(match name {
             Some(name) => Reading::NotFound {
                 kind: "mapping".to_owned(),
@@ -26,26 +31,39 @@ impl Framework for Labels {
             None => Reading::Levels {
                 kind: "mapping".to_owned(),
                 name: "nodes".to_owned(),
-                words: self.words.keys().map(|word| (*word).to_owned()).collect(),
+                words: words.keys().map(|word| (*word).to_owned()).collect(),
             },
         })
     }
 }
 
+/// What the webhook asks, of whichever framework.
+async fn judged(graph: &DynamoGraphDeployment, framework: &impl Framework) -> Vec<String> {
+    let found = review(graph, framework, &Conditions::default()).await;
+    found.into_iter().map(|violation| violation.message).collect()
+}
+
+/// Nothing can be promised of a topology that cannot be read; who asks for none is not concerned.
+// shows: DGD-15
+#[tokio::test]
+async fn a_framework_that_cannot_be_read_refuses_constraints_alone() {
+    let broken = Labels { words: None };
+    let constrained = graph(json!({"spec": {"topologyConstraint": {"packDomain": "rack"}}}));
+    assert_eq!(
+        judged(&constrained, &broken).await,
+        ["spec.topologyConstraint.clusterTopologyName: failed to read mapping: the file is empty"]
+    );
+    assert_eq!(judged(&graph(json!({})), &broken).await, Vec::<String>::new());
+}
+
 // shows: DGD-29
 #[tokio::test]
 async fn another_framework_judges_the_same_graphs_by_its_own_topology() {
-    let framework = Labels {
-        words: BTreeMap::from([("rack", "cloud.example/rack"), ("host", "kubernetes.io/hostname")]),
-    };
+    let words = BTreeMap::from([("rack", "cloud.example/rack"), ("host", "kubernetes.io/hostname")]);
+    let framework = Labels { words: Some(words) };
     let verdict = async |constraint: serde_json::Value| {
         let graph = graph(json!({"spec": {"topologyConstraint": constraint}}));
-        let reading = framework
-            .topology(graph.spec.topology_name())
-            .await
-            .expect("always there");
-        let found = create(&graph, Some(&reading), &Conditions::default());
-        found.into_iter().map(|violation| violation.message).collect::<Vec<_>>()
+        judged(&graph, &framework).await
     };
     assert_eq!(verdict(json!({"packDomain": "rack"})).await, Vec::<String>::new());
     assert_eq!(

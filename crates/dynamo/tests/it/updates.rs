@@ -2,7 +2,7 @@
 
 use grove_api::DynamoGraphDeployment;
 use grove_dynamo::translate::{Surroundings, keep_order, translate};
-use grove_dynamo::validate::{Conditions, update};
+use grove_dynamo::validate::{Conditions, create, update};
 use serde_json::{Value, json};
 
 use crate::graphs::{graph, merge, with_worker};
@@ -192,4 +192,74 @@ fn another_pathway_cannot_be_asked_for_later() {
     assert!(messages(&old, &new).iter().any(|told| told.contains("enable-grove")));
     // One that was stored so can still be edited.
     assert_eq!(messages(&new, &new), Vec::<String>::new());
+}
+
+/// On update as on create: an annotation that cannot be followed would stop the graph.
+#[test]
+fn an_annotation_that_would_stop_the_graph_is_refused() {
+    let cases = [
+        (
+            "nvidia.com/grove-update-strategy",
+            "Fast",
+            "must be RollingRecreate or OnDelete",
+        ),
+        (
+            "nvidia.com/vllm-distributed-executor-backend",
+            "mpi",
+            "must be mp or ray",
+        ),
+        (
+            "nvidia.com/kai-scheduler-queue",
+            "a queue",
+            "must be the name of a queue: at most 63 letters, digits, '-', '_' and '.'",
+        ),
+    ];
+    let conditions = Conditions {
+        around: Surroundings {
+            kai: true,
+            ..Surroundings::default()
+        },
+        ..Conditions::default()
+    };
+    for (annotation, value, why) in cases {
+        let old = with_worker(json!({"multinode": {"nodeCount": 2}}));
+        let new = changed(&old, json!({"metadata": {"annotations": {annotation: value}}}));
+        let judged = |old, new| -> Vec<String> {
+            let found = update(old, new, &conditions);
+            found.into_iter().map(|violation| violation.message).collect()
+        };
+        let expected = format!("metadata.annotations[{annotation}]: Invalid value: \"{value}\": {why}");
+        assert_eq!(judged(&old, &new), [expected]);
+        // One that was stored so can still be edited, and mended.
+        let labelled = changed(&new, json!({"metadata": {"labels": {"a": "b"}}}));
+        assert_eq!(judged(&new, &labelled), Vec::<String>::new());
+        assert_eq!(judged(&new, &old), Vec::<String>::new());
+    }
+}
+
+/// What new sets must keep to follows the configuration; a graph that runs is not refused for what it has had all along.
+#[test]
+fn a_configuration_that_became_stricter_keeps_nobody_from_scaling() {
+    let on = |scheduler: &str, replicas: i32| {
+        let mut graph = with_worker(json!({"replicas": replicas}));
+        let template = graph.spec.components[1].pod_template.as_mut().expect("a template");
+        template["spec"]["schedulerName"] = json!(scheduler);
+        graph
+    };
+    let rules = grove_workload::validate::Rules::default();
+    let conditions = Conditions {
+        rules: Some(&rules),
+        ..Conditions::default()
+    };
+    assert_eq!(
+        create(&on("volcano", 2), None, &conditions).len(),
+        1,
+        "a new one is refused"
+    );
+    assert_eq!(update(&on("volcano", 2), &on("volcano", 3), &conditions), []);
+    let found = update(&on("volcano", 2), &on("other", 2), &conditions);
+    assert!(
+        found.iter().any(|violation| violation.message.contains("other")),
+        "what is wrong only now is refused: {found:#?}"
+    );
 }

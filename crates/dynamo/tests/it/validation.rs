@@ -1,6 +1,7 @@
 //! What is refused on create, rule by rule, in the words that a user reads.
 
 use grove_api::DynamoGraphDeployment;
+use grove_api::dynamo::Component;
 use grove_dynamo::framework::Reading;
 use grove_dynamo::validate::{Conditions, create, needs_topology};
 use serde_json::{Value, json};
@@ -99,13 +100,38 @@ fn a_name_without_a_word_says_nothing() {
         messages(&named, Some(&rack_and_zone())),
         ["spec.topologyConstraint.packDomain: Required value: is required when no component topologyConstraint is set"]
     );
+    for empty in [json!({}), json!({"clusterTopologyName": ""})] {
+        let empty = graph(json!({"spec": {"topologyConstraint": empty}}));
+        assert!(!needs_topology(&empty), "there is nothing to ask");
+        assert_eq!(
+            messages(&empty, None),
+            [
+                "spec.topologyConstraint.packDomain: Required value: is required when no component topologyConstraint is set"
+            ]
+        );
+    }
+    let mut of_worker = with_worker(json!({"topologyConstraint": {"packDomain": "rack"}}));
+    of_worker.spec.topology_constraint = Some(Default::default());
+    assert_eq!(messages(&of_worker, Some(&rack_and_zone())), Vec::<String>::new());
 }
 
 #[test]
 fn graphs_that_cannot_run_are_refused() {
     let worker = |patch: Value| with_worker(patch);
     let pod = |main: Value| json!({"podTemplate": {"spec": {"containers": [main]}}});
+    let many = |count: usize| {
+        let mut graph = graph(json!({}));
+        let one = graph.spec.components[0].clone();
+        let named = |index: usize| Component {
+            name: format!("c{index}"),
+            ..one.clone()
+        };
+        graph.spec.components = (0..count).map(named).collect();
+        graph
+    };
+    assert_eq!(messages(&many(25), None), Vec::<String>::new());
     let cases: Vec<(DynamoGraphDeployment, &str)> = vec![
+        (many(26), "spec.components: Too many: 26: must have at most 25 items"),
         (
             graph(json!({"spec": {"components": []}})),
             "spec.components: Required value: must have at least one component",
@@ -186,6 +212,28 @@ fn a_service_that_could_not_be_named_is_refused() {
         found.len() == 1 && found[0].ends_with("the name of its Service would have 71 characters, and 63 are allowed"),
         "{found:#?}"
     );
+}
+
+/// A label that is too long would keep every clique from being made.
+#[test]
+fn a_label_that_could_not_be_written_is_refused() {
+    let mut long = graph(json!({}));
+    long.metadata.namespace = Some("n".repeat(40));
+    long.metadata.name = Some("g".repeat(22));
+    assert_eq!(messages(&long, None), Vec::<String>::new(), "63 characters");
+    let name = "g".repeat(23);
+    long.metadata.name = Some(name.clone());
+    assert_eq!(
+        messages(&long, None),
+        [format!(
+            "metadata.name: Invalid value: \"{name}\": the label nvidia.com/dynamo-namespace would be the namespace's name and \
+             the graph's with 64 characters, and 63 are allowed; shorten one of them, or write globalDynamoNamespace: true"
+        )]
+    );
+    for component in &mut long.spec.components {
+        component.global_dynamo_namespace = Some(true);
+    }
+    assert_eq!(messages(&long, None), Vec::<String>::new());
 }
 
 /// What Grove does not do for a graph is never ignored.

@@ -3,12 +3,16 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use grove_api::{DynamoGraphDeployment, PodCliqueSet};
+use grove_api::dynamo::words;
+use grove_api::{DynamoGraphDeployment, Pack, PodCliqueSet};
+use grove_dynamo::translate::{Surroundings, translate};
 use grove_simcluster::fault::{Match, WatchFault};
 use k8s_openapi::api::core::v1::{Pod, Service};
 use kube::ResourceExt;
+use kube::api::PostParams;
 use serde_json::json;
 
+use super::killed::{graph_writes, is_ready};
 use super::topologies::{ALL, ENFORCED, LEVELS, change_topology, constrained, create_topology, lose_topology};
 use super::world::{CONTROLLER, NAMESPACE, World};
 use crate::graphs::{graph, with_worker};
@@ -22,6 +26,7 @@ async fn a_set_that_is_deleted_by_hand_comes_back() {
     world.says("g", "Ready", ("True", "all_resources_are_ready")).await;
     world.settle().await;
     let (set, pods) = (world.get::<PodCliqueSet>("g").await.uid(), world.pod_uids("g-").await);
+    let begin = world.cluster.store().revision();
     world.delete::<PodCliqueSet>("g").await;
     world
         .eventually("another set runs", async |world| {
@@ -33,6 +38,12 @@ async fn a_set_that_is_deleted_by_hand_comes_back() {
     world.says("g", ENFORCED, ALL).await;
     world.settle().await;
     assert_eq!(world.pod_uids("g-").await.intersection(&pods).count(), 0);
+    let said: Vec<bool> = graph_writes(&world, begin)
+        .iter()
+        .filter_map(|(_, graph)| Some(is_ready(graph.as_ref()?)))
+        .collect();
+    assert_eq!(said.first(), Some(&false), "nothing is ready without a set: {said:?}");
+    assert!(said.is_sorted(), "and nothing of the set before counts: {said:?}");
     let told = world.told("g").await;
     assert_eq!(told.len(), 1, "the same constraints are applied again: {told:?}");
 }
@@ -185,4 +196,60 @@ async fn a_namesake_that_was_not_seen_yet_is_not_written_to() {
             .and_then(|spec| spec.selector)
             .unwrap_or_default()
     );
+}
+
+/// A graph with a set that another operator made of it: the same in all but a constraint, written in its own form.
+async fn with_their_set(world: &World, wanted: &DynamoGraphDeployment) {
+    let made = world.create(wanted).await;
+    let mut set = translate(&made, &Surroundings::default()).expect("a graph").set;
+    set.metadata.annotations = Some(BTreeMap::from([(words::APPLIED_HASH.to_owned(), "theirs".to_owned())]));
+    for clique in &mut set.spec.template.cliques {
+        // Nobody has made our account yet.
+        clique.spec.pod_spec.service_account_name = None;
+    }
+    let worker = &mut set.spec.template.cliques[1];
+    worker.spec.pod_spec.termination_grace_period_seconds = Some(7);
+    if let Some(constraint) = &mut worker.topology_constraint {
+        let required = constraint.pack_domain.take();
+        constraint.pack = Some(Pack {
+            required,
+            preferred: None,
+        });
+    }
+    let sets = world.all::<PodCliqueSet>();
+    sets.create(&PostParams::default(), &set).await.expect("a set");
+    world.settle().await;
+    assert_eq!(world.ready_pods().await.len(), 3);
+}
+
+/// What docs/migration.md says of a set that was left behind: it is the graph's, so it is written as ours would be.
+#[tokio::test(start_paused = true)]
+async fn a_set_that_another_operator_made_is_taken_over() {
+    let mut world = World::start().await;
+    world.stop_controller().await;
+    with_their_set(&world, &graph(json!({}))).await;
+    let before = world.pod_uids("g-0-worker").await;
+    world.start_controller();
+    world.says("g", "Ready", ("True", "all_resources_are_ready")).await;
+    world.settle().await;
+    assert!(world.pod_uids("g-0-worker").await.is_disjoint(&before));
+    world.delete::<DynamoGraphDeployment>("g").await;
+    world.settle().await;
+
+    world.stop_controller().await;
+    with_their_set(
+        &world,
+        &with_worker(json!({"topologyConstraint": {"packDomain": "rack"}})),
+    )
+    .await;
+    let before = world.pod_uids("g-0-worker").await;
+    world.start_controller();
+    world
+        .eventually("the graph says why it cannot be", async |world| {
+            let conditions = world.status("g").await.conditions;
+            let why = "must not set both pack.required and deprecated packDomain";
+            conditions.iter().any(|condition| condition.message.contains(why))
+        })
+        .await;
+    assert_eq!(world.pod_uids("g-0-worker").await, before, "and its pods run on");
 }

@@ -13,6 +13,7 @@ use grove_scenarios::embedded::Kind;
 use grove_simcluster::fault::Moment;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Service, ServiceAccount};
+use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::ResourceExt;
@@ -59,6 +60,45 @@ impl Deed {
     /// What is said of the constraints in the end.
     fn enforced(self) -> (&'static str, &'static str) {
         if self == Self::LoseTopology { GONE } else { ALL }
+    }
+
+    /// Writes that it cannot do without, each a place to die: objects, numbers, events, and what the graph's status must go
+    /// through.
+    fn writes(self) -> usize {
+        match self {
+            // Account, role and binding, set, two Services, adapter; the event; a status without pods and one with them.
+            Self::Create => 10,
+            // The number; a status that waits for it and one that has it.
+            Self::Scale => 3,
+            // The same, the graph's own number, and what the adapter counts.
+            Self::ScaleAdapter => 5,
+            // The adapter; the status of the new generation.
+            Self::DropAdapter => 2,
+            // The set; a status without one, with one that waits, and with one that runs.
+            Self::LoseSet => 4,
+            // The warning and the status.
+            Self::LoseTopology => 2,
+            // The status.
+            Self::ReturnTopology => 1,
+        }
+    }
+
+    /// What people must have been told of the constraints, each once.
+    fn expected(self) -> Vec<&'static str> {
+        match self {
+            Self::LoseTopology | Self::ReturnTopology => vec!["TopologyConstraintsApplied", GONE.1],
+            _ => vec!["TopologyConstraintsApplied"],
+        }
+    }
+
+    /// What they were told of this graph, by reason.
+    async fn told(world: &World) -> Vec<String> {
+        let uid = world.get::<DynamoGraphDeployment>("g").await.uid();
+        let events = world.list::<Event>().await.into_iter();
+        let about = events.filter(|event| event.regarding.as_ref().is_some_and(|about| about.uid == uid));
+        let mut reasons: Vec<String> = about.filter_map(|event| event.reason).collect();
+        reasons.sort();
+        reasons
     }
 
     async fn begin(self, world: &World) {
@@ -128,6 +168,8 @@ impl Deed {
             let expected = Some((said.to_owned(), reason.to_owned()));
             assert_eq!(world.condition("g", type_).await, expected, "{self:?} {death:?}");
         }
+        let told = Self::told(world).await;
+        assert_eq!(told, self.expected(), "{self:?} {death:?}");
         assert_true_at_each_step(world, begin, &format!("{self:?} {death:?}"));
         let made = objects(world).await;
         self.end(world).await;
@@ -166,18 +208,29 @@ fn written<K: DeserializeOwned>(world: &World, (group, plural): (&str, &str), be
         .collect()
 }
 
+/// Graphs as they were written since `begin`.
+pub(super) fn graph_writes(world: &World, begin: u64) -> Vec<(u64, Option<DynamoGraphDeployment>)> {
+    written(world, ("nvidia.com", "dynamographdeployments"), begin)
+}
+
 fn enforced(conditions: &[Condition]) -> Option<(String, String)> {
     let found = conditions.iter().find(|condition| condition.type_ == ENFORCED)?;
     Some((found.status.clone(), found.reason.clone()))
 }
 
+pub(super) fn is_ready(graph: &DynamoGraphDeployment) -> bool {
+    let conditions = graph.status.iter().flat_map(|status| &status.conditions);
+    let mut ready = conditions.filter(|condition| condition.type_ == "Ready");
+    ready.any(|condition| condition.status == "True")
+}
+
 /// Whatever a graph says of its constraints, its set says so at that moment, or said so since the graph spoke last: what is
-/// said may be late, and is never made up.
+/// said may be late, and is never made up. And a graph that says that it is ready has a set that was seen as it is.
 fn assert_true_at_each_step(world: &World, begin: u64, context: &str) {
     let sets = written::<PodCliqueSet>(world, ("grove.io", "podcliquesets"), begin);
     let mut known = 0;
     let mut steps = 0;
-    for (revision, graph) in written::<DynamoGraphDeployment>(world, ("nvidia.com", "dynamographdeployments"), begin) {
+    for (revision, graph) in graph_writes(world, begin) {
         let Some((graph, Some(said))) = graph.and_then(|graph| {
             let said = graph.status.as_ref().map(|status| enforced(&status.conditions));
             Some((graph, said?))
@@ -194,6 +247,18 @@ fn assert_true_at_each_step(world: &World, begin: u64, context: &str) {
             enforced(&status(&graph, seen, Timestamp::UNIX_EPOCH).conditions)
         };
         let until = sets.iter().filter(|(written, _)| *written < revision).count();
+        let is_stated = |index: usize| {
+            let set = index.checked_sub(1).and_then(|index| sets[index].1.as_ref());
+            set.is_some_and(|set| {
+                let seen = set.status.as_ref().and_then(|status| status.observed_generation);
+                set.metadata.deletion_timestamp.is_none() && seen == set.metadata.generation
+            })
+        };
+        let may_be_ready = (known..=until).any(is_stated);
+        assert!(
+            !is_ready(&graph) || may_be_ready,
+            "{context}: revision {revision} is ready without a set"
+        );
         let found = (known..=until).find(|index| means(*index).as_ref() == Some(&said));
         known = found.unwrap_or_else(|| panic!("{context}: revision {revision} says {said:?}, and no set does"));
         steps += 1;
@@ -226,7 +291,7 @@ async fn killed_at_any_write(deed: Deed) {
             break;
         }
     }
-    assert!(deaths >= 1, "{deaths} deaths in {writes} writes");
+    assert!(deaths >= deed.writes(), "{deed:?}: {deaths} deaths in {writes} writes");
     println!("{deed:?}: {deaths} deaths in {writes} writes");
     world.stop_controller().await;
 }

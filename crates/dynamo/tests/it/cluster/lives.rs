@@ -6,6 +6,7 @@ use k8s_openapi::api::core::v1::{Pod, Service, ServiceAccount};
 use kube::ResourceExt;
 use serde_json::json;
 
+use super::killed::graph_writes;
 use super::world::World;
 use crate::graphs::{example, example_files, graph, stored, with_worker};
 
@@ -225,6 +226,60 @@ async fn a_restart_replaces_every_pod_once() {
         after,
         "a label of the graph restarts nothing"
     );
+    let set = world.get::<PodCliqueSet>("g").await;
+    world
+        .merge::<DynamoGraphDeployment>("g", json!({"spec": {"restart": null}}))
+        .await;
+    world.settle().await;
+    assert_eq!(world.pod_uids("g-").await, after, "a wish that is taken back is none");
+    assert_eq!(
+        world.get::<PodCliqueSet>("g").await.resource_version(),
+        set.resource_version()
+    );
+    let known = world.status("g").await.restart.expect("it is remembered");
+    assert_eq!((known.observed_id.as_str(), known.phase.as_str()), ("one", "Completed"));
+    world
+        .merge::<DynamoGraphDeployment>("g", json!({"spec": {"restart": {"id": "two"}}}))
+        .await;
+    world
+        .eventually("every pod is another", async |world| {
+            let now = world.pod_uids("g-").await;
+            now.len() == 3 && now.is_disjoint(&after)
+        })
+        .await;
+}
+
+/// A status that speaks of a new template is not ready until pods follow it.
+#[tokio::test(start_paused = true)]
+async fn a_graph_is_not_ready_while_it_is_updated() {
+    let world = World::start().await;
+    world.create(&graph(json!({}))).await;
+    world.says("g", "Ready", ("True", "all_resources_are_ready")).await;
+    world.settle().await;
+    let (before, begin) = (world.pod_uids("g-0-worker").await, world.cluster.store().revision());
+    world
+        .edit("g", |components| {
+            let template = components[1].pod_template.as_mut().expect("a template");
+            template["spec"]["containers"][0]["image"] = json!("newer");
+        })
+        .await;
+    world.settle().await;
+    assert!(world.pod_uids("g-0-worker").await.is_disjoint(&before));
+    let said: Vec<String> = graph_writes(&world, begin)
+        .into_iter()
+        .filter_map(|(_, graph)| graph?.status)
+        .filter(|status| status.observed_generation == Some(2))
+        .filter_map(|status| {
+            status
+                .conditions
+                .into_iter()
+                .find(|condition| condition.type_ == "Ready")
+        })
+        .map(|ready| ready.status)
+        .collect();
+    assert_eq!(said.first().map(String::as_str), Some("False"), "{said:?}");
+    assert_eq!(said.last().map(String::as_str), Some("True"), "{said:?}");
+    assert!(said.is_sorted(), "it is ready once, and then for good: {said:?}");
 }
 
 #[tokio::test(start_paused = true)]
