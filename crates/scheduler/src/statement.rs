@@ -169,15 +169,8 @@ pub fn because(reason: &str, message: String, waiting: Waiting) -> PendingExplan
 pub fn proven(proof: &Proof, blockers: Vec<Vec<String>>) -> PendingExplanation {
     let nearest = |(nearest, blockers): (&Nearest, Vec<String>)| NearestDomain {
         domain: nearest.domain.clone(),
-        free: format!(
-            "room for {} of {} pods of {}",
-            nearest.room, nearest.wanted, nearest.pod_group
-        ),
-        missing: match nearest.wanted.saturating_sub(nearest.room) {
-            0 => "room for all of them together".to_owned(),
-            1 => "room for 1 pod".to_owned(),
-            pods => format!("room for {pods} pods"),
-        },
+        free: nearest.has(),
+        missing: nearest.lacks(),
         blockers,
     };
     let mut excluded = std::collections::BTreeMap::new();
