@@ -7,7 +7,7 @@ import { Outline } from "./outline.js";
 import { panel } from "./panel.js";
 import { follow } from "./stream.js";
 import { age, count, el, names } from "./text.js";
-import { World, at, homeOf, nearest } from "./world.js";
+import { World, at, homeOf, nearest, waits } from "./world.js";
 
 const world = new World();
 const palette = new Palette();
@@ -156,8 +156,8 @@ function tell(before, after) {
     announce(text);
   };
   if (after === undefined) say(`${before.name} is gone.`);
-  else if (after.state === "pending" && after.pending && before?.pending?.message !== after.pending.message) {
-    say(`${after.name} waits: ${after.pending.message}.`);
+  else if (waits(after) && after.pending && before?.pending?.message !== after.pending.message) {
+    say(`${after.name} ${after.state === "degraded" ? "lost pods" : "waits"}: ${after.pending.message}.`);
   } else if (after.state === "running" && before?.state !== "running") {
     const places = after.scopes.flatMap((scope) => (scope.kind === "gang" ? (scope.placement ?? []) : []));
     const place = places.filter((one) => one.domains.length === 1).pop();
@@ -309,7 +309,7 @@ function setTab(tab) {
 }
 
 function nextPending() {
-  const waiting = [...world.gangs.values()].filter((gang) => gang.state === "pending");
+  const waiting = [...world.gangs.values()].filter(waits);
   if (waiting.length === 0) return;
   const index = waiting.findIndex((gang) => gang.number === state.selection?.number);
   select({ kind: "gang", number: waiting[(index + 1) % waiting.length].number });

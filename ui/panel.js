@@ -1,7 +1,7 @@
 // What is read beside the map: the gangs, the answer to a search, and all about what is selected.
 
 import { STATES, WAITING, age, count, el, names, percent } from "./text.js";
-import { at, below, homeOf, nearest } from "./world.js";
+import { at, below, homeOf, nearest, waits } from "./world.js";
 
 /** Rows of one list; a page with more is searched, not scrolled. */
 const ROWS_MAX = 100;
@@ -34,13 +34,14 @@ function overview(view) {
       command("kubectl apply -f examples/simple.yaml"),
     ];
   }
-  const waiting = sets.flatMap((set) => set.gangs.filter((gang) => gang.state === "pending"));
   const parts = [];
-  if (waiting.length > 0) {
-    parts.push(el("h2", {}, `Pending (${waiting.length})`));
+  for (const state of ["degraded", "pending"]) {
+    const waiting = sets.flatMap((set) => set.gangs.filter((gang) => gang.state === state));
+    if (waiting.length === 0) continue;
+    parts.push(el("h2", {}, `${STATES[state]} (${waiting.length})`));
     parts.push(el("ul", { class: "cards" }, ...limited(waiting, (gang) => el("li", {}, pendingCard(gang, view)))));
   }
-  const placed = sets.map((set) => ({ ...set, gangs: set.gangs.filter((gang) => gang.state !== "pending") }));
+  const placed = sets.map((set) => ({ ...set, gangs: set.gangs.filter((gang) => !waits(gang)) }));
   const shown = placed.filter((set) => set.gangs.length > 0);
   parts.push(el("h2", {}, `Placed (${shown.reduce((sum, set) => sum + set.gangs.length, 0)})`));
   parts.push(
@@ -71,8 +72,11 @@ function swatch(gang, { palette }) {
 }
 
 function badge(gang) {
-  const text = gang.state === "pending" && gang.pending ? gang.pending.reason : STATES[gang.state];
-  return el("span", { class: `badge ${gang.state}` }, text);
+  const texts = {
+    pending: gang.pending?.reason,
+    degraded: `Degraded ${gang.placed}/${gang.pods}${gang.pending ? `, ${gang.pending.reason}` : ""}`,
+  };
+  return el("span", { class: `badge ${gang.state}` }, texts[gang.state] ?? STATES[gang.state]);
 }
 
 function gangRow(gang, view) {
@@ -176,7 +180,7 @@ function gangDetail(view) {
     ["After", gang.base],
     ["Pods", `${gang.ready} of ${gang.pods} ready`],
     ["GPUs", String(gang.gpus)],
-    ["Placed for", gang.since && gang.state !== "pending" ? age(gang.since, view.now) : undefined],
+    ["Placed for", gang.since && !waits(gang) ? age(gang.since, view.now) : undefined],
     ["Score", gang.score === undefined ? undefined : gang.score.toFixed(2)],
     ["Topology", gang.topology],
   ]);
@@ -195,7 +199,7 @@ function gangDetail(view) {
 /** Why it waits, how near it is, and what would help. */
 function proof(gang, view) {
   const { pending } = gang;
-  if (gang.state !== "pending" || !pending) return [];
+  if (!waits(gang) || !pending) return [];
   const near = nearest(view.root, gang);
   const rows = (pending.nearest ?? []).map((one) => {
     const domain = near.find((known) => known.domain.name === one.domain)?.domain;

@@ -156,6 +156,11 @@ export function* below(domain) {
   for (const child of domain.children) yield* below(child);
 }
 
+/** Whether pods of a gang wait for a place: all that it needs, or those that it lost. */
+export function waits(gang) {
+  return gang.state === "pending" || gang.state === "degraded";
+}
+
 /** The domains that a pending gang nearly fits into, best first, each with what is said of it. */
 export function nearest(root, gang) {
   const pending = gang?.pending;

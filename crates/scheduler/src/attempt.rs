@@ -14,7 +14,7 @@ use kube::ResourceExt;
 use crate::core::{Core, Decided, Standing};
 use crate::hand::Hand;
 use crate::queue::{Hope, Rank, Unit};
-use crate::statement::{MEMBERS_MISSING, Statement, because, reason};
+use crate::statement::{Statement, because, reason};
 use crate::write::Action;
 
 /// Requests that did not fit and are remembered; more are simply tried.
@@ -314,7 +314,8 @@ impl Core {
 
 /// Whether the gang once had its minimum.
 pub(crate) fn was_whole(gang: &PodGang) -> bool {
-    Statement::stored(gang).is_some_and(|said| said.is_scheduled || said.reason == MEMBERS_MISSING)
+    let stored = gang.status.as_ref();
+    stored.is_some_and(|status| status.is_degraded()) || Statement::stored(gang).is_some_and(|said| said.is_scheduled)
 }
 
 /// A gang without what does not matter to whether it fits: many ask for the same.
