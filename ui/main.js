@@ -7,11 +7,11 @@ import { Outline } from "./outline.js";
 import { panel } from "./panel.js";
 import { follow } from "./stream.js";
 import { age, count, el, names } from "./text.js";
-import { World, at, homeOf, nearest, waits } from "./world.js";
+import { World, at, homeOf, keyOf, nearest, waits } from "./world.js";
 
 const world = new World();
 const palette = new Palette();
-/** What one looks at. The selection of a gang is by number here and by name in the address. */
+/** What one looks at. A gang is selected by its name, as in the address. */
 const state = {
   topology: "",
   colour: "gang",
@@ -49,10 +49,7 @@ function writeAddress(isStep) {
   if (state.colour !== "gang") address.set("c", state.colour);
   if (state.at !== "") address.set("at", state.at);
   const { selection } = state;
-  if (selection?.kind === "gang") {
-    const gang = world.gangs.get(selection.number);
-    if (gang) address.set("sel", `gang:${gang.namespace}/${gang.name}`);
-  } else if (selection) address.set("sel", `${selection.kind}:${selection.path ?? selection.name}`);
+  if (selection) address.set("sel", `${selection.kind}:${selection.key ?? selection.path ?? selection.name}`);
   const text = address.toString();
   const target = text === "" ? location.pathname : `?${text}`;
   if (isStep) history.pushState(null, "", target);
@@ -67,11 +64,8 @@ function resolveWanted() {
     state.wanted.slice(state.wanted.indexOf(":") + 1),
   ];
   state.wanted = "";
-  if (kind === "gang") {
-    const [namespace, name] = rest.split("/");
-    const gang = world.gangNamed(namespace, name);
-    if (gang) state.selection = { kind, number: gang.number };
-  } else if (kind === "domain") state.selection = { kind, path: rest };
+  if (kind === "gang") state.selection = { kind, key: rest };
+  else if (kind === "domain") state.selection = { kind, path: rest };
   else if (kind === "host") state.selection = { kind, name: rest };
   loadPods();
 }
@@ -82,18 +76,18 @@ function select(selection) {
   get("search").value = "";
   // The outline shows what is selected among its rows, but for gangs it has none.
   if (selection?.kind === "gang" || (selection !== null && state.tab === "activity")) state.tab = "gangs";
-  if (selection?.kind === "gang") bringIntoView(selection.number);
+  bringIntoView(world.gangOf(selection));
   loadPods();
   writeAddress(true);
   draw();
 }
 
 /** A gang that is not in the part that is shown brings the whole map back. */
-function bringIntoView(number) {
-  const gang = world.gangs.get(number);
+function bringIntoView(gang) {
+  if (gang === undefined) return;
   const shown = at(root, state.at);
   const isNear = nearest(root, gang).some(({ domain }) => domain.path.startsWith(shown.path));
-  if (!shown.gangs.has(number) && !isNear) state.at = "";
+  if (!shown.gangs.has(gang.number) && !isNear) state.at = "";
 }
 
 function enter(domain) {
@@ -107,8 +101,7 @@ function enter(domain) {
 async function loadPods() {
   state.pods = null;
   const { selection } = state;
-  if (selection?.kind !== "gang") return;
-  const gang = world.gangs.get(selection.number);
+  const gang = world.gangOf(selection);
   if (gang === undefined) return;
   const answer = await fetch(`./api/gangs/${encodeURIComponent(gang.namespace)}/${encodeURIComponent(gang.name)}/pods`);
   const pods = answer.ok ? await answer.json() : [];
@@ -124,6 +117,7 @@ follow({
     world.load(whole);
     useTopology(state.topology);
     resolveWanted();
+    refreshPods();
     draw();
   },
   change(change) {
@@ -131,8 +125,8 @@ follow({
     if (change.topologies) useTopology(state.topology);
     else root = world.tree(state.topology);
     for (const { before, after } of touched) tell(before, after);
-    const { selection } = state;
-    if (selection?.kind === "gang" && touched.some(({ after }) => after?.number === selection.number)) refreshPods();
+    const selected = world.gangOf(state.selection);
+    if (selected && touched.some(({ after }) => after === selected)) refreshPods();
     draw();
   },
   state(name) {
@@ -196,7 +190,7 @@ function drawNow() {
   const shown = at(root, state.at);
   if (world.isLoaded) state.at = shown.path;
   const { selection } = state;
-  const selectedGang = selection?.kind === "gang" ? world.gangs.get(selection.number) : undefined;
+  const selectedGang = world.gangOf(selection);
   const near = nearest(root, selectedGang);
   map.show({
     world,
@@ -311,8 +305,8 @@ function setTab(tab) {
 function nextPending() {
   const waiting = [...world.gangs.values()].filter(waits);
   if (waiting.length === 0) return;
-  const index = waiting.findIndex((gang) => gang.number === state.selection?.number);
-  select({ kind: "gang", number: waiting[(index + 1) % waiting.length].number });
+  const index = waiting.indexOf(world.gangOf(state.selection));
+  select({ kind: "gang", key: keyOf(waiting[(index + 1) % waiting.length]) });
 }
 
 const keys = {

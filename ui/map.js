@@ -2,7 +2,7 @@
 // do not see it, the outline (outline.js) says the same.
 
 import { el } from "./text.js";
-import { NO_GANG } from "./world.js";
+import { NO_GANG, keyOf } from "./world.js";
 import { hit, holder, layout, rowOf } from "./layout.js";
 import { paint, ring } from "./paint.js";
 
@@ -138,7 +138,8 @@ export class MapView {
       return;
     }
     const held = found.cell === undefined ? undefined : holder(found.host, found.cell);
-    if (held) this.on.select({ kind: "gang", number: held });
+    const gang = this.#scene.world.gangs.get(held);
+    if (gang) this.on.select({ kind: "gang", key: keyOf(gang) });
     else if (found.host) this.on.select({ kind: "host", name: found.host.name });
     else this.on.select({ kind: "domain", path: found.box.domain.path });
   }

@@ -1,7 +1,7 @@
 // What is read beside the map: the gangs, the answer to a search, and all about what is selected.
 
 import { STATES, WAITING, age, count, el, names, percent } from "./text.js";
-import { at, below, homeOf, nearest, waits } from "./world.js";
+import { at, below, homeOf, keyOf, nearest, waits } from "./world.js";
 
 /** Rows of one list; a page with more is searched, not scrolled. */
 const ROWS_MAX = 100;
@@ -82,7 +82,7 @@ function badge(gang) {
 function gangRow(gang, view) {
   return el(
     "button",
-    { class: "row", "data-gang": gang.name, onclick: () => view.select({ kind: "gang", number: gang.number }) },
+    { class: "row", "data-gang": gang.name, onclick: () => view.select({ kind: "gang", key: keyOf(gang) }) },
     swatch(gang, view),
     el("span", { class: "grow" }, el("strong", {}, gang.name), el("span", { class: "quiet" }, where(gang))),
     el("span", { class: "number" }, `${gang.ready}/${gang.pods}`, el("span", { class: "quiet" }, "pods")),
@@ -104,7 +104,7 @@ function pendingCard(gang, view) {
   const near = pending?.nearest?.[0];
   return el(
     "button",
-    { class: "card", "data-gang": gang.name, onclick: () => view.select({ kind: "gang", number: gang.number }) },
+    { class: "card", "data-gang": gang.name, onclick: () => view.select({ kind: "gang", key: keyOf(gang) }) },
     el("span", { class: "line" }, el("strong", {}, gang.name), badge(gang)),
     el("span", { class: "reason" }, pending?.message ?? "Nobody has said why yet."),
     el("span", { class: "quiet" }, `Waits${since}${near ? `; nearest is ${near.domain}: ${near.free}` : ""}`),
@@ -172,7 +172,7 @@ function command(text) {
 }
 
 function gangDetail(view) {
-  const gang = view.world.gangs.get(view.selection.number);
+  const gang = view.world.gangOf(view.selection);
   if (gang === undefined) return [el("h2", {}, "Gone"), el("p", {}, "This gang does not exist any more.")];
   const title = el("h2", { class: "title" }, swatch(gang, view), el("span", { class: "grow" }, gang.name), badge(gang));
   const about = facts([

@@ -10,6 +10,11 @@
  * @typedef {Record<string, any> & {number: number, namespace: string, name: string, set: string, state: string}} Gang
  */
 
+/** What a gang is called everywhere: its number is of one server, and only cells name it so. */
+export function keyOf(gang) {
+  return `${gang.namespace}/${gang.name}`;
+}
+
 /** GPUs that somebody holds who is in no gang. */
 export const NO_GANG = 0;
 
@@ -49,9 +54,11 @@ export class World {
     return touched;
   }
 
-  gangNamed(namespace, name) {
+  /** The gang that a selection is of. */
+  gangOf(selection) {
+    if (selection?.kind !== "gang") return undefined;
     for (const gang of this.gangs.values()) {
-      if (gang.namespace === namespace && gang.name === name) return gang;
+      if (keyOf(gang) === selection.key) return gang;
     }
     return undefined;
   }

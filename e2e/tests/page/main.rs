@@ -9,6 +9,7 @@ mod browser;
 mod city;
 #[path = "../common/demo.rs"]
 mod demo;
+mod stream;
 mod ways;
 
 use std::path::PathBuf;
@@ -295,7 +296,7 @@ async fn nobody_is_left_out(browser: &mut Browser) -> Result<()> {
 /// Ten thousand hosts: the map is there soon, and nothing that a reader does takes longer than he notices.
 #[tokio::test(flavor = "multi_thread")]
 async fn ten_thousand_hosts_do_not_stutter() -> Result<()> {
-    let city = City::start().await?;
+    let city = City::start(city::HOSTS, city::GANGS).await?;
     let begun = Instant::now();
     let mut browser = loaded(&city.page).await?;
     println!("loaded after {} ms, browser included", begun.elapsed().as_millis());
