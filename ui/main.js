@@ -103,9 +103,12 @@ async function loadPods() {
   const { selection } = state;
   const gang = world.gangOf(selection);
   if (gang === undefined) return;
-  const answer = await fetch(`./api/gangs/${encodeURIComponent(gang.namespace)}/${encodeURIComponent(gang.name)}/pods`);
-  const pods = answer.ok ? await answer.json() : [];
-  if (state.selection !== selection) return;
+  const address = `./api/gangs/${encodeURIComponent(gang.namespace)}/${encodeURIComponent(gang.name)}/pods`;
+  const pods = await fetch(address)
+    .then((answer) => (answer.ok ? answer.json() : []))
+    // A server that is gone is told of beside the lamp too; the list comes with the next map.
+    .catch(() => "lost");
+  if (state.selection !== selection || (pods === "lost" && state.pods !== null)) return;
   state.pods = pods;
   draw();
 }

@@ -9,7 +9,7 @@ const ROWS_MAX = 100;
 /**
  * @typedef {{
  *   world: import("./world.js").World, root: import("./world.js").Domain, palette: import("./colour.js").Palette,
- *   selection: any, query: string, pods: any[] | null, now: number,
+ *   selection: any, query: string, pods: any[] | "lost" | null, now: number,
  *   select: (selection: any) => void, enter: (domain: any) => void,
  * }} View
  */
@@ -293,6 +293,8 @@ function isWider(place, scope) {
 function pods(gang, view) {
   const heading = el("h3", {}, "Pods");
   if (view.pods === null) return [heading, el("p", { class: "quiet" }, "Loading…")];
+  if (view.pods === "lost")
+    return [heading, el("p", { class: "quiet" }, "The server does not answer; they are listed when it does.")];
   if (view.pods.length === 0) return [heading, el("p", { class: "quiet" }, "None yet.")];
   const row = (pod) =>
     el(
