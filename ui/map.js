@@ -72,9 +72,11 @@ export class MapView {
     const context = pen(this.canvas);
     paint(context, { ...this.#scene, boxes: this.boxes, theme });
     this.theme = theme;
-    // For whoever measures: how long the last picture took, and what is on it.
+    // For whoever measures: how long the last picture took, what is on it, and what is ringed as nearest.
     this.place.dataset.frameMs = (performance.now() - begun).toFixed(1);
     this.place.dataset.boxes = String(this.boxes.length);
+    const ringed = this.boxes.filter((box) => this.#scene.nearest.has(box.domain.path));
+    this.place.dataset.ringed = ringed.map((box) => box.domain.path).join(" ");
   }
 
   #at(event) {

@@ -9,6 +9,7 @@ mod browser;
 mod city;
 #[path = "../common/demo.rs"]
 mod demo;
+mod picture;
 mod stream;
 mod ways;
 
@@ -102,6 +103,7 @@ async fn the_page_shows_explains_and_follows() -> Result<()> {
     counts_are_those_of_the_api(&mut browser).await?;
     a_gang_shows_its_pods_and_nodes(&mut browser).await?;
     a_pending_gang_tells_why(&mut browser).await?;
+    picture::load_and_room_have_their_colours(&mut browser).await?;
     the_outline_can_be_walked(&mut browser).await?;
     ways::a_word_finds_what_is_called_so(&mut browser).await?;
     ways::a_rack_leads_to_its_gangs(&mut browser).await?;
@@ -205,6 +207,7 @@ async fn a_pending_gang_tells_why(browser: &mut Browser) -> Result<()> {
     ] {
         ensure!(shown.contains(words), "{words:?} is not in {shown}");
     }
+    picture::the_nearest_domains_are_ringed(browser, "moe-giant-0").await?;
     browser.screenshot(&picture("64-pending")).await?;
     axe::check(browser, "with a pending gang").await?;
     browser.press("Escape").await
