@@ -126,7 +126,7 @@ follow({
   change(change) {
     const touched = world.apply(change);
     if (change.topologies) useTopology(state.topology);
-    else root = world.tree(state.topology);
+    else if (!world.refresh(root, change)) root = world.tree(state.topology);
     for (const { before, after } of touched) tell(before, after);
     const selected = world.gangOf(state.selection);
     if (selected && touched.some(({ after }) => after === selected)) refreshPods();

@@ -44,17 +44,24 @@ function overview(view) {
   const placed = sets.map((set) => ({ ...set, gangs: set.gangs.filter((gang) => !waits(gang)) }));
   const shown = placed.filter((set) => set.gangs.length > 0);
   parts.push(el("h2", {}, `Placed (${shown.reduce((sum, set) => sum + set.gangs.length, 0)})`));
-  parts.push(
-    ...limited(shown, (set) =>
-      el(
-        "section",
-        { class: "set", "aria-label": `PodCliqueSet ${set.name}` },
-        el("h3", {}, set.name, el("span", { class: "quiet" }, ` ${set.namespace}`)),
-        el("ul", { class: "rows" }, ...limited(set.gangs, (gang) => el("li", {}, gangRow(gang, view)))),
-      ),
-    ),
-  );
+  let room = ROWS_MAX;
+  for (const set of shown) {
+    const gangs = set.gangs.slice(0, room);
+    room -= gangs.length;
+    if (gangs.length > 0) parts.push(setSection(set, gangs, view));
+  }
+  const more = shown.reduce((sum, set) => sum + set.gangs.length, 0) - (ROWS_MAX - room);
+  if (more > 0) parts.push(el("p", { class: "quiet" }, `and ${count(more, "more gang")}; search for one`));
   return parts;
+}
+
+function setSection(set, gangs, view) {
+  return el(
+    "section",
+    { class: "set", "aria-label": `PodCliqueSet ${set.name}` },
+    el("h3", {}, set.name, el("span", { class: "quiet" }, ` ${set.namespace}`)),
+    el("ul", { class: "rows" }, ...gangs.map((gang) => el("li", {}, gangRow(gang, view)))),
+  );
 }
 
 function limited(items, make) {
