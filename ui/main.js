@@ -22,8 +22,9 @@ const state = {
   pods: null,
   tab: "gangs",
 };
-/** @type {{at: number, text: string}[]} */
+/** What happened, the newest first. @type {{at: number, text: string}[]} */
 const activity = [];
+const ACTIVITY_MAX = 50;
 let root = world.tree("");
 let connection = { state: "connecting", at: Date.now() };
 
@@ -117,6 +118,7 @@ async function loadPods() {
 
 follow({
   map(whole) {
+    if (!world.isLoaded) recall(whole.gangs);
     world.load(whole);
     useTopology(state.topology);
     resolveWanted();
@@ -147,19 +149,30 @@ async function refreshPods() {
 }
 
 function tell(before, after) {
-  const say = (text) => {
-    activity.unshift({ at: Date.now(), text });
-    activity.length = Math.min(activity.length, 50);
-    announce(text);
-  };
-  if (after === undefined) say(`${before.name} is gone.`);
-  else if (waits(after) && after.pending && before?.pending?.message !== after.pending.message) {
-    say(`${after.name} ${after.state === "degraded" ? "lost pods" : "waits"}: ${after.pending.message}.`);
-  } else if (after.state === "running" && before?.state !== "running") {
-    const places = after.scopes.flatMap((scope) => (scope.kind === "gang" ? (scope.placement ?? []) : []));
-    const place = places.filter((one) => one.domains.length === 1).pop();
-    say(`${after.name} runs${place ? ` in ${place.level} ${names(place.domains)}` : ""}.`);
+  const text = newsOf(before, after);
+  if (text === undefined) return;
+  activity.unshift({ at: Date.now(), text });
+  activity.length = Math.min(activity.length, ACTIVITY_MAX);
+  announce(text);
+}
+
+/** What became of the gangs before one looked, as far as they say when. */
+function recall(gangs) {
+  const told = gangs.map((gang) => ({ at: Date.parse(gang.since ?? ""), text: newsOf(undefined, gang) }));
+  const dated = told.filter(({ at, text }) => text !== undefined && !Number.isNaN(at));
+  dated.sort((a, b) => b.at - a.at);
+  activity.push(...dated.slice(0, ACTIVITY_MAX - activity.length));
+}
+
+function newsOf(before, after) {
+  if (after === undefined) return `${before.name} is gone.`;
+  if (waits(after) && after.pending && before?.pending?.message !== after.pending.message) {
+    return `${after.name} ${after.state === "degraded" ? "lost pods" : "waits"}: ${after.pending.message}.`;
   }
+  if (after.state !== "running" || before?.state === "running") return undefined;
+  const places = after.scopes.flatMap((scope) => (scope.kind === "gang" ? (scope.placement ?? []) : []));
+  const place = places.filter((one) => one.domains.length === 1).pop();
+  return `${after.name} runs${place ? ` in ${place.level} ${names(place.domains)}` : ""}.`;
 }
 
 let announcedAt = 0;
@@ -235,7 +248,7 @@ function drawPanel() {
     );
     get("activity").replaceChildren(
       items.length === 0
-        ? el("p", { class: "quiet" }, "What happens while this page is open is told here.")
+        ? el("p", { class: "quiet" }, "Nothing has happened yet.")
         : el("ol", { class: "timeline" }, ...items),
     );
     return;

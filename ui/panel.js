@@ -114,6 +114,7 @@ function pendingCard(gang, view) {
     { class: "card", "data-gang": gang.name, onclick: () => view.select({ kind: "gang", key: keyOf(gang) }) },
     el("span", { class: "line" }, el("strong", {}, gang.name), badge(gang)),
     el("span", { class: "reason" }, pending?.message ?? "Nobody has said why yet."),
+    pending && pending.waiting !== "Wait" && el("span", {}, WAITING[pending.waiting] ?? ""),
     el("span", { class: "quiet" }, `Waits${since}${near ? `; nearest is ${near.domain}: ${near.free}` : ""}`),
   );
 }

@@ -119,6 +119,7 @@ async fn the_page_shows_explains_and_follows() -> Result<()> {
     kubectl_lists_what_runs_where(&demo).await?;
     let mut browser = loaded(&demo.page).await?;
     counts_are_those_of_the_api(&mut browser).await?;
+    ways::the_story_so_far_is_told(&mut browser).await?;
     a_gang_shows_its_pods_and_nodes(&mut browser).await?;
     a_pending_gang_tells_why(&mut browser).await?;
     picture::load_and_room_have_their_colours(&mut browser).await?;
