@@ -62,7 +62,7 @@ pub(super) fn topology_unavailable(cluster: &Cluster, gang: &Gang) -> Option<Pro
 }
 
 impl Case<'_> {
-    /// "4 pods of workers (8 gpu) in one rack"
+    /// "4 pods of workers (8 gpu each) in one rack"
     pub(super) fn demand(&self) -> String {
         let pods = |pod_group: &&PodGroup| {
             let pods = count(pod_group.missing() as usize, "pod");
@@ -76,7 +76,7 @@ impl Case<'_> {
         format!("{}{place}", pods.join(" and "))
     }
 
-    /// " (8 gpu, 4000 cpu)"; nothing for pods that ask for nothing. That each is one pod goes without saying.
+    /// " (8 gpu, 4000 cpu each)"; nothing for pods that ask for nothing. That each is one pod goes without saying.
     fn amounts(&self, pod_group: &PodGroup) -> String {
         let requests = self.cluster.requests(pod_group.shape).iter();
         let named = requests.map(|(resource, amount)| (self.cluster.resource_name(resource), amount));
@@ -84,6 +84,7 @@ impl Case<'_> {
         let amounts: Vec<String> = asked.map(|(name, amount)| format!("{amount} {name}")).collect();
         match amounts.is_empty() {
             true => String::new(),
+            false if pod_group.missing() > 1 => format!(" ({} each)", amounts.join(", ")),
             false => format!(" ({})", amounts.join(", ")),
         }
     }
