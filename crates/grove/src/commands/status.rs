@@ -1,7 +1,8 @@
 //! `grove status [NAME]`: one line for each PodCliqueSet: how much of it runs, where, how well, and why not.
 //!
 //! It reads sets, gangs and cliques, which their author may read, and computes nothing anew: the words are those of the
-//! objects. Exit code 0 whatever it finds; `grove explain` is the command that fails while a gang waits.
+//! objects. A list ends with exit code 0 whatever is in it; who asks about one set by its name gets 1 while a gang of it
+//! waits or has lost pods, as from `grove explain`.
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
@@ -26,7 +27,7 @@ const DOMAINS_SHOWN: usize = 3;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The PodCliqueSet to look at; by default all of the namespace
+    /// The PodCliqueSet to look at, with exit code 1 while it waits; by default all of the namespace
     name: Option<String>,
     /// The namespace to look in; by default that of the context
     #[arg(short, long, conflicts_with = "all_namespaces")]
@@ -126,7 +127,11 @@ async fn answer(args: &Args, clock: fn() -> Timestamp) -> Result<ExitCode, Failu
     output::print(args.output, &answer, |answer, look| {
         table(answer, args.all_namespaces, look)
     })?;
-    Ok(ExitCode::SUCCESS)
+    let is_waiting = |line: &Line| ["Pending", "Degraded"].contains(&line.state);
+    Ok(match args.name.is_some() && answer.items.iter().any(is_waiting) {
+        true => exit::FINDING.into(),
+        false => ExitCode::SUCCESS,
+    })
 }
 
 /// The same again whenever a set, a gang or a clique changes.
@@ -336,7 +341,10 @@ fn summary(lines: &[Line]) -> String {
         .collect();
     let first = |state: &str| lines.iter().find(|line| line.state == state);
     let next = first("Degraded").or_else(|| first("Pending"));
-    let next = next.map(|line| format!("; next: grove explain pcs {} -n {}", line.name, line.namespace));
+    let next = next.map(|line| {
+        let program = crate::called();
+        format!("; next: {program} explain pcs {} -n {}", line.name, line.namespace)
+    });
     format!("{}{}", told.join(", "), next.unwrap_or_default())
 }
 

@@ -45,7 +45,8 @@ const STORY_MAX: Duration = Duration::from_secs(240);
 /// Starts the demo and waits for the end of its story. Its kubeconfig.
 async fn demo() -> (Child, PathBuf) {
     let mut child = Command::new(env!("CARGO_BIN_EXE_grove"))
-        .args(["demo", "--nodes", "32"])
+        // Not whole blocks: it has 48.
+        .args(["demo", "--nodes", "40"])
         .stdout(Stdio::piped())
         .kill_on_drop(true)
         .spawn()
@@ -274,6 +275,17 @@ async fn lost_members_and_full_blocks_are_explained(kubeconfig: &Path, client: &
     let status = grove(kubeconfig, &["status", "llama-disagg"]).await;
     let text = String::from_utf8(status.stdout).unwrap();
     assert!(text.contains("Degraded 6/7, NodesUnavailable"), "{text}");
+    assert_eq!(status.status.code(), Some(1), "{text}");
+    let folder = tempfile::TempDir::new().unwrap();
+    let plugin = folder.path().join("kubectl-grove");
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_grove"), &plugin).unwrap();
+    let mut plugin = Command::new(plugin);
+    let status = plugin.arg("status").arg("--kubeconfig").arg(kubeconfig).output();
+    let text = String::from_utf8(timeout(PATIENCE, status).await.unwrap().unwrap().stdout).unwrap();
+    assert!(
+        text.ends_with("next: kubectl grove explain pcs llama-disagg -n default\n"),
+        "{text}"
+    );
     assert!(
         text.contains(&format!("block {}", rack.rsplit_once('r').unwrap().0)),
         "{text}"
@@ -297,7 +309,7 @@ async fn lost_members_and_full_blocks_are_explained(kubeconfig: &Path, client: &
     timeout(PATIENCE, full).await.unwrap().unwrap();
     let told = explain(kubeconfig, &["pg", "qwen-elastic-0-server-9"]).await;
     let text = String::from_utf8(told.stdout).unwrap();
-    assert!(text.contains("racks in block z1b"), "{text}");
+    assert!(text.contains("racks in block z"), "{text}");
 }
 
 /// A graph that is written in the older version is read in both.

@@ -38,6 +38,7 @@ const SCREENS: [(&str, &[&str]); 5] = [
         &[
             "status",
             "status llama",
+            "status train",
             "status -n default",
             "status -A",
             "status -A -o json",
