@@ -111,7 +111,10 @@ async fn values_reach_the_alerts_and_the_network() -> Result<()> {
     };
     ensure!(rules(&[])? == ["\"grove\"", "\"grove-scheduler\""], "{:?}", rules(&[])?);
     let alone = rules(&["--set", "scheduler.enabled=false"])?;
-    ensure!(alone == ["\"grove\""], "nobody waits for a scheduler that is not started: {alone:?}");
+    ensure!(
+        alone == ["\"grove\""],
+        "nobody waits for a scheduler that is not started: {alone:?}"
+    );
     let policy = |more: &[&str]| rendered(plane, "templates/networkpolicy.yaml", more);
     ensure!(!policy(&[])?.contains("8443"), "{}", policy(&[])?);
     let more = policy(&["--set", "networkPolicy.egressPorts={8443,16443}"])?;
