@@ -27,6 +27,7 @@ export function crumbs(shown, enter) {
 export function summary(root, world) {
   const gangs = [...world.gangs.values()];
   const waiting = gangs.filter((gang) => gang.state === "pending").length;
+  const degraded = gangs.filter((gang) => gang.state === "degraded").length;
   const running = gangs.filter((gang) => gang.state === "running").length;
   const facts = [
     ["hosts", root.hostCount.toLocaleString("en"), "hosts"],
@@ -38,10 +39,11 @@ export function summary(root, world) {
     ["running", String(running), running === 1 ? "gang runs" : "gangs run"],
     ["pending", String(waiting), waiting === 1 ? "waits" : "wait"],
   ];
+  if (degraded > 0) facts.push(["degraded", String(degraded), "degraded"]);
   return facts.map(([key, value, word]) =>
     el(
       "div",
-      { class: key === "pending" && waiting > 0 ? "fact alert" : "fact", "data-fact": key },
+      { class: key === "degraded" || (key === "pending" && waiting > 0) ? "fact alert" : "fact", "data-fact": key },
       el("strong", {}, value),
       el("span", {}, word),
     ),

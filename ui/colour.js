@@ -1,6 +1,8 @@
 // Which colour means what. A PodCliqueSet has a hue (seven that stay apart for people who do not see all colours) and,
 // when there are more sets than hues, a pattern; its gangs are shades of the hue.
 
+import { keyOf } from "./world.js";
+
 const HUES = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#b8a800"];
 const PATTERNS = ["plain", "stripe", "dot"];
 /** How far a gang's shade is from its set's: the first gang has the hue itself. */
@@ -17,7 +19,10 @@ export function isDark() {
   return dark.matches;
 }
 
-/** Colours of gangs. What was given once is kept, so nothing changes its colour while one looks. */
+/**
+ * Colours of gangs, by name: a server that starts again gives other numbers. What was given once is kept, so nothing
+ * changes its colour while one looks.
+ */
 export class Palette {
   #sets = new Map();
   #gangs = new Map();
@@ -27,14 +32,15 @@ export class Palette {
     const key = `${gang.namespace}/${gang.set}`;
     if (!this.#sets.has(key)) this.#sets.set(key, { index: this.#sets.size, gangs: 0 });
     const set = this.#sets.get(key);
-    if (!this.#gangs.has(gang.number)) {
+    const name = keyOf(gang);
+    if (!this.#gangs.has(name)) {
       const shade = SHADES[set.gangs % SHADES.length];
       set.gangs += 1;
       const colour = mix(HUES[set.index % HUES.length], shade);
       const pattern = PATTERNS[Math.floor(set.index / HUES.length) % PATTERNS.length];
-      this.#gangs.set(gang.number, { colour, pattern });
+      this.#gangs.set(name, { colour, pattern });
     }
-    return this.#gangs.get(gang.number);
+    return this.#gangs.get(name);
   }
 }
 

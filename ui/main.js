@@ -7,11 +7,11 @@ import { Outline } from "./outline.js";
 import { panel } from "./panel.js";
 import { follow } from "./stream.js";
 import { age, count, el, names } from "./text.js";
-import { World, at, homeOf, nearest } from "./world.js";
+import { World, at, homeOf, keyOf, nearest, waits } from "./world.js";
 
 const world = new World();
 const palette = new Palette();
-/** What one looks at. The selection of a gang is by number here and by name in the address. */
+/** What one looks at. A gang is selected by its name, as in the address. */
 const state = {
   topology: "",
   colour: "gang",
@@ -22,8 +22,9 @@ const state = {
   pods: null,
   tab: "gangs",
 };
-/** @type {{at: number, text: string}[]} */
+/** What happened, the newest first. @type {{at: number, text: string}[]} */
 const activity = [];
+const ACTIVITY_MAX = 50;
 let root = world.tree("");
 let connection = { state: "connecting", at: Date.now() };
 
@@ -49,10 +50,7 @@ function writeAddress(isStep) {
   if (state.colour !== "gang") address.set("c", state.colour);
   if (state.at !== "") address.set("at", state.at);
   const { selection } = state;
-  if (selection?.kind === "gang") {
-    const gang = world.gangs.get(selection.number);
-    if (gang) address.set("sel", `gang:${gang.namespace}/${gang.name}`);
-  } else if (selection) address.set("sel", `${selection.kind}:${selection.path ?? selection.name}`);
+  if (selection) address.set("sel", `${selection.kind}:${selection.key ?? selection.path ?? selection.name}`);
   const text = address.toString();
   const target = text === "" ? location.pathname : `?${text}`;
   if (isStep) history.pushState(null, "", target);
@@ -67,11 +65,8 @@ function resolveWanted() {
     state.wanted.slice(state.wanted.indexOf(":") + 1),
   ];
   state.wanted = "";
-  if (kind === "gang") {
-    const [namespace, name] = rest.split("/");
-    const gang = world.gangNamed(namespace, name);
-    if (gang) state.selection = { kind, number: gang.number };
-  } else if (kind === "domain") state.selection = { kind, path: rest };
+  if (kind === "gang") state.selection = { kind, key: rest };
+  else if (kind === "domain") state.selection = { kind, path: rest };
   else if (kind === "host") state.selection = { kind, name: rest };
   loadPods();
 }
@@ -82,18 +77,18 @@ function select(selection) {
   get("search").value = "";
   // The outline shows what is selected among its rows, but for gangs it has none.
   if (selection?.kind === "gang" || (selection !== null && state.tab === "activity")) state.tab = "gangs";
-  if (selection?.kind === "gang") bringIntoView(selection.number);
+  bringIntoView(world.gangOf(selection));
   loadPods();
   writeAddress(true);
   draw();
 }
 
 /** A gang that is not in the part that is shown brings the whole map back. */
-function bringIntoView(number) {
-  const gang = world.gangs.get(number);
+function bringIntoView(gang) {
+  if (gang === undefined) return;
   const shown = at(root, state.at);
   const isNear = nearest(root, gang).some(({ domain }) => domain.path.startsWith(shown.path));
-  if (!shown.gangs.has(number) && !isNear) state.at = "";
+  if (!shown.gangs.has(gang.number) && !isNear) state.at = "";
 }
 
 function enter(domain) {
@@ -107,12 +102,14 @@ function enter(domain) {
 async function loadPods() {
   state.pods = null;
   const { selection } = state;
-  if (selection?.kind !== "gang") return;
-  const gang = world.gangs.get(selection.number);
+  const gang = world.gangOf(selection);
   if (gang === undefined) return;
-  const answer = await fetch(`./api/gangs/${encodeURIComponent(gang.namespace)}/${encodeURIComponent(gang.name)}/pods`);
-  const pods = answer.ok ? await answer.json() : [];
-  if (state.selection !== selection) return;
+  const address = `./api/gangs/${encodeURIComponent(gang.namespace)}/${encodeURIComponent(gang.name)}/pods`;
+  const pods = await fetch(address)
+    .then((answer) => (answer.ok ? answer.json() : []))
+    // A server that is gone is told of beside the lamp too; the list comes with the next map.
+    .catch(() => "lost");
+  if (state.selection !== selection || (pods === "lost" && state.pods !== null)) return;
   state.pods = pods;
   draw();
 }
@@ -121,18 +118,20 @@ async function loadPods() {
 
 follow({
   map(whole) {
+    if (!world.isLoaded) recall(whole.gangs);
     world.load(whole);
     useTopology(state.topology);
     resolveWanted();
+    refreshPods();
     draw();
   },
   change(change) {
     const touched = world.apply(change);
     if (change.topologies) useTopology(state.topology);
-    else root = world.tree(state.topology);
+    else if (!world.refresh(root, change)) root = world.tree(state.topology);
     for (const { before, after } of touched) tell(before, after);
-    const { selection } = state;
-    if (selection?.kind === "gang" && touched.some(({ after }) => after?.number === selection.number)) refreshPods();
+    const selected = world.gangOf(state.selection);
+    if (selected && touched.some(({ after }) => after === selected)) refreshPods();
     draw();
   },
   state(name) {
@@ -150,19 +149,30 @@ async function refreshPods() {
 }
 
 function tell(before, after) {
-  const say = (text) => {
-    activity.unshift({ at: Date.now(), text });
-    activity.length = Math.min(activity.length, 50);
-    announce(text);
-  };
-  if (after === undefined) say(`${before.name} is gone.`);
-  else if (after.state === "pending" && after.pending && before?.pending?.message !== after.pending.message) {
-    say(`${after.name} waits: ${after.pending.message}.`);
-  } else if (after.state === "running" && before?.state !== "running") {
-    const places = after.scopes.flatMap((scope) => (scope.kind === "gang" ? (scope.placement ?? []) : []));
-    const place = places.filter((one) => one.domains.length === 1).pop();
-    say(`${after.name} runs${place ? ` in ${place.level} ${names(place.domains)}` : ""}.`);
+  const text = newsOf(before, after);
+  if (text === undefined) return;
+  activity.unshift({ at: Date.now(), text });
+  activity.length = Math.min(activity.length, ACTIVITY_MAX);
+  announce(text);
+}
+
+/** What became of the gangs before one looked, as far as they say when. */
+function recall(gangs) {
+  const told = gangs.map((gang) => ({ at: Date.parse(gang.since ?? ""), text: newsOf(undefined, gang) }));
+  const dated = told.filter(({ at, text }) => text !== undefined && !Number.isNaN(at));
+  dated.sort((a, b) => b.at - a.at);
+  activity.push(...dated.slice(0, ACTIVITY_MAX - activity.length));
+}
+
+function newsOf(before, after) {
+  if (after === undefined) return `${before.name} is gone.`;
+  if (waits(after) && after.pending && before?.pending?.message !== after.pending.message) {
+    return `${after.name} ${after.state === "degraded" ? "lost pods" : "waits"}: ${after.pending.message}.`;
   }
+  if (after.state !== "running" || before?.state === "running") return undefined;
+  const places = after.scopes.flatMap((scope) => (scope.kind === "gang" ? (scope.placement ?? []) : []));
+  const place = places.filter((one) => one.domains.length === 1).pop();
+  return `${after.name} runs${place ? ` in ${place.level} ${names(place.domains)}` : ""}.`;
 }
 
 let announcedAt = 0;
@@ -196,7 +206,7 @@ function drawNow() {
   const shown = at(root, state.at);
   if (world.isLoaded) state.at = shown.path;
   const { selection } = state;
-  const selectedGang = selection?.kind === "gang" ? world.gangs.get(selection.number) : undefined;
+  const selectedGang = world.gangOf(selection);
   const near = nearest(root, selectedGang);
   map.show({
     world,
@@ -238,7 +248,7 @@ function drawPanel() {
     );
     get("activity").replaceChildren(
       items.length === 0
-        ? el("p", { class: "quiet" }, "What happens while this page is open is told here.")
+        ? el("p", { class: "quiet" }, "Nothing has happened yet.")
         : el("ol", { class: "timeline" }, ...items),
     );
     return;
@@ -309,10 +319,10 @@ function setTab(tab) {
 }
 
 function nextPending() {
-  const waiting = [...world.gangs.values()].filter((gang) => gang.state === "pending");
+  const waiting = [...world.gangs.values()].filter(waits);
   if (waiting.length === 0) return;
-  const index = waiting.findIndex((gang) => gang.number === state.selection?.number);
-  select({ kind: "gang", number: waiting[(index + 1) % waiting.length].number });
+  const index = waiting.indexOf(world.gangOf(state.selection));
+  select({ kind: "gang", key: keyOf(waiting[(index + 1) % waiting.length]) });
 }
 
 const keys = {

@@ -2,7 +2,7 @@
 // do not see it, the outline (outline.js) says the same.
 
 import { el } from "./text.js";
-import { NO_GANG } from "./world.js";
+import { NO_GANG, keyOf } from "./world.js";
 import { hit, holder, layout, rowOf } from "./layout.js";
 import { paint, ring } from "./paint.js";
 
@@ -72,9 +72,11 @@ export class MapView {
     const context = pen(this.canvas);
     paint(context, { ...this.#scene, boxes: this.boxes, theme });
     this.theme = theme;
-    // For whoever measures: how long the last picture took, and what is on it.
+    // For whoever measures: how long the last picture took, what is on it, and what is ringed as nearest.
     this.place.dataset.frameMs = (performance.now() - begun).toFixed(1);
     this.place.dataset.boxes = String(this.boxes.length);
+    const ringed = this.boxes.filter((box) => this.#scene.nearest.has(box.domain.path));
+    this.place.dataset.ringed = ringed.map((box) => box.domain.path).join(" ");
   }
 
   #at(event) {
@@ -138,7 +140,8 @@ export class MapView {
       return;
     }
     const held = found.cell === undefined ? undefined : holder(found.host, found.cell);
-    if (held) this.on.select({ kind: "gang", number: held });
+    const gang = this.#scene.world.gangs.get(held);
+    if (gang) this.on.select({ kind: "gang", key: keyOf(gang) });
     else if (found.host) this.on.select({ kind: "host", name: found.host.name });
     else this.on.select({ kind: "domain", path: found.box.domain.path });
   }

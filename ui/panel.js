@@ -1,7 +1,7 @@
 // What is read beside the map: the gangs, the answer to a search, and all about what is selected.
 
 import { STATES, WAITING, age, count, el, names, percent } from "./text.js";
-import { at, below, homeOf, nearest } from "./world.js";
+import { at, below, homeOf, keyOf, nearest, waits } from "./world.js";
 
 /** Rows of one list; a page with more is searched, not scrolled. */
 const ROWS_MAX = 100;
@@ -9,7 +9,7 @@ const ROWS_MAX = 100;
 /**
  * @typedef {{
  *   world: import("./world.js").World, root: import("./world.js").Domain, palette: import("./colour.js").Palette,
- *   selection: any, query: string, pods: any[] | null, now: number,
+ *   selection: any, query: string, pods: any[] | "lost" | null, now: number,
  *   select: (selection: any) => void, enter: (domain: any) => void,
  * }} View
  */
@@ -34,26 +34,34 @@ function overview(view) {
       command("kubectl apply -f examples/simple.yaml"),
     ];
   }
-  const waiting = sets.flatMap((set) => set.gangs.filter((gang) => gang.state === "pending"));
   const parts = [];
-  if (waiting.length > 0) {
-    parts.push(el("h2", {}, `Pending (${waiting.length})`));
+  for (const state of ["degraded", "pending"]) {
+    const waiting = sets.flatMap((set) => set.gangs.filter((gang) => gang.state === state));
+    if (waiting.length === 0) continue;
+    parts.push(el("h2", {}, `${STATES[state]} (${waiting.length})`));
     parts.push(el("ul", { class: "cards" }, ...limited(waiting, (gang) => el("li", {}, pendingCard(gang, view)))));
   }
-  const placed = sets.map((set) => ({ ...set, gangs: set.gangs.filter((gang) => gang.state !== "pending") }));
+  const placed = sets.map((set) => ({ ...set, gangs: set.gangs.filter((gang) => !waits(gang)) }));
   const shown = placed.filter((set) => set.gangs.length > 0);
   parts.push(el("h2", {}, `Placed (${shown.reduce((sum, set) => sum + set.gangs.length, 0)})`));
-  parts.push(
-    ...limited(shown, (set) =>
-      el(
-        "section",
-        { class: "set", "aria-label": `PodCliqueSet ${set.name}` },
-        el("h3", {}, set.name, el("span", { class: "quiet" }, ` ${set.namespace}`)),
-        el("ul", { class: "rows" }, ...limited(set.gangs, (gang) => el("li", {}, gangRow(gang, view)))),
-      ),
-    ),
-  );
+  let room = ROWS_MAX;
+  for (const set of shown) {
+    const gangs = set.gangs.slice(0, room);
+    room -= gangs.length;
+    if (gangs.length > 0) parts.push(setSection(set, gangs, view));
+  }
+  const more = shown.reduce((sum, set) => sum + set.gangs.length, 0) - (ROWS_MAX - room);
+  if (more > 0) parts.push(el("p", { class: "quiet" }, `and ${count(more, "more gang")}; search for one`));
   return parts;
+}
+
+function setSection(set, gangs, view) {
+  return el(
+    "section",
+    { class: "set", "aria-label": `PodCliqueSet ${set.name}` },
+    el("h3", {}, set.name, el("span", { class: "quiet" }, ` ${set.namespace}`)),
+    el("ul", { class: "rows" }, ...gangs.map((gang) => el("li", {}, gangRow(gang, view)))),
+  );
 }
 
 function limited(items, make) {
@@ -71,14 +79,17 @@ function swatch(gang, { palette }) {
 }
 
 function badge(gang) {
-  const text = gang.state === "pending" && gang.pending ? gang.pending.reason : STATES[gang.state];
-  return el("span", { class: `badge ${gang.state}` }, text);
+  const texts = {
+    pending: gang.pending?.reason,
+    degraded: `Degraded ${gang.placed}/${gang.pods}${gang.pending ? `, ${gang.pending.reason}` : ""}`,
+  };
+  return el("span", { class: `badge ${gang.state}` }, texts[gang.state] ?? STATES[gang.state]);
 }
 
 function gangRow(gang, view) {
   return el(
     "button",
-    { class: "row", "data-gang": gang.name, onclick: () => view.select({ kind: "gang", number: gang.number }) },
+    { class: "row", "data-gang": gang.name, onclick: () => view.select({ kind: "gang", key: keyOf(gang) }) },
     swatch(gang, view),
     el("span", { class: "grow" }, el("strong", {}, gang.name), el("span", { class: "quiet" }, where(gang))),
     el("span", { class: "number" }, `${gang.ready}/${gang.pods}`, el("span", { class: "quiet" }, "pods")),
@@ -100,9 +111,10 @@ function pendingCard(gang, view) {
   const near = pending?.nearest?.[0];
   return el(
     "button",
-    { class: "card", "data-gang": gang.name, onclick: () => view.select({ kind: "gang", number: gang.number }) },
+    { class: "card", "data-gang": gang.name, onclick: () => view.select({ kind: "gang", key: keyOf(gang) }) },
     el("span", { class: "line" }, el("strong", {}, gang.name), badge(gang)),
     el("span", { class: "reason" }, pending?.message ?? "Nobody has said why yet."),
+    pending && pending.waiting !== "Wait" && el("span", {}, WAITING[pending.waiting] ?? ""),
     el("span", { class: "quiet" }, `Waits${since}${near ? `; nearest is ${near.domain}: ${near.free}` : ""}`),
   );
 }
@@ -168,7 +180,7 @@ function command(text) {
 }
 
 function gangDetail(view) {
-  const gang = view.world.gangs.get(view.selection.number);
+  const gang = view.world.gangOf(view.selection);
   if (gang === undefined) return [el("h2", {}, "Gone"), el("p", {}, "This gang does not exist any more.")];
   const title = el("h2", { class: "title" }, swatch(gang, view), el("span", { class: "grow" }, gang.name), badge(gang));
   const about = facts([
@@ -176,7 +188,7 @@ function gangDetail(view) {
     ["After", gang.base],
     ["Pods", `${gang.ready} of ${gang.pods} ready`],
     ["GPUs", String(gang.gpus)],
-    ["Placed for", gang.since && gang.state !== "pending" ? age(gang.since, view.now) : undefined],
+    ["Placed for", gang.since && !waits(gang) ? age(gang.since, view.now) : undefined],
     ["Score", gang.score === undefined ? undefined : gang.score.toFixed(2)],
     ["Topology", gang.topology],
   ]);
@@ -195,7 +207,7 @@ function gangDetail(view) {
 /** Why it waits, how near it is, and what would help. */
 function proof(gang, view) {
   const { pending } = gang;
-  if (gang.state !== "pending" || !pending) return [];
+  if (!waits(gang) || !pending) return [];
   const near = nearest(view.root, gang);
   const rows = (pending.nearest ?? []).map((one) => {
     const domain = near.find((known) => known.domain.name === one.domain)?.domain;
@@ -289,6 +301,8 @@ function isWider(place, scope) {
 function pods(gang, view) {
   const heading = el("h3", {}, "Pods");
   if (view.pods === null) return [heading, el("p", { class: "quiet" }, "Loading…")];
+  if (view.pods === "lost")
+    return [heading, el("p", { class: "quiet" }, "The server does not answer; they are listed when it does.")];
   if (view.pods.length === 0) return [heading, el("p", { class: "quiet" }, "None yet.")];
   const row = (pod) =>
     el(

@@ -6,22 +6,27 @@
 export function follow(on) {
   /** @type {EventSource | null} */
   let source = null;
+  let nextTry = 0;
 
   function open() {
-    source = new EventSource("./api/events");
-    source.addEventListener("map", (event) => {
+    close();
+    const own = new EventSource("./api/events");
+    source = own;
+    own.addEventListener("map", (event) => {
       on.state("live");
       on.map(JSON.parse(event.data));
     });
-    source.addEventListener("change", (event) => on.change(JSON.parse(event.data)));
-    source.addEventListener("error", () => {
+    own.addEventListener("change", (event) => on.change(JSON.parse(event.data)));
+    own.addEventListener("error", () => {
       on.state("lost");
-      // A browser gives up on some errors; then the next try is ours.
-      if (source?.readyState === EventSource.CLOSED) setTimeout(open, 3000);
+      // A browser gives up on some errors; then the next try is ours. One stream is enough: whoever opens one first ends
+      // the waiting.
+      if (own === source && own.readyState === EventSource.CLOSED) nextTry = setTimeout(open, 3000);
     });
   }
 
   function close() {
+    clearTimeout(nextTry);
     source?.close();
     source = null;
   }

@@ -51,6 +51,7 @@ export const WAITING = {
 export const STATES = {
   forming: "Forming",
   pending: "Pending",
+  degraded: "Degraded",
   starting: "Starting",
   running: "Running",
   gated: "Gated",

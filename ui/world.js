@@ -5,13 +5,21 @@
  * @typedef {{
  *   name: string, level: string, path: string, depth: number, parent: Domain | null,
  *   children: Domain[], hosts: Host[], gpus: number, used: number, hostCount: number, freeHosts: number,
- *   gangs: Map<number, number>,
+ *   gangs: Map<number, number>, homes: Map<string, Domain>,
  * }} Domain
  * @typedef {Record<string, any> & {number: number, namespace: string, name: string, set: string, state: string}} Gang
  */
 
+/** What a gang is called everywhere: its number is of one server, and only cells name it so. */
+export function keyOf(gang) {
+  return `${gang.namespace}/${gang.name}`;
+}
+
 /** GPUs that somebody holds who is in no gang. */
 export const NO_GANG = 0;
+
+/** Made once: a comparison that makes its own takes a hundred times as long. */
+const ORDER = new Intl.Collator("en", { numeric: true });
 
 export class World {
   constructor() {
@@ -49,9 +57,11 @@ export class World {
     return touched;
   }
 
-  gangNamed(namespace, name) {
+  /** The gang that a selection is of. */
+  gangOf(selection) {
+    if (selection?.kind !== "gang") return undefined;
     for (const gang of this.gangs.values()) {
-      if (gang.namespace === namespace && gang.name === name) return gang;
+      if (keyOf(gang) === selection.key) return gang;
     }
     return undefined;
   }
@@ -64,7 +74,7 @@ export class World {
       if (!sets.has(key)) sets.set(key, { namespace: gang.namespace, name: gang.set, gangs: [] });
       sets.get(key).gangs.push(gang);
     }
-    const byName = (a, b) => a.name.localeCompare(b.name, "en", { numeric: true });
+    const byName = (a, b) => ORDER.compare(a.name, b.name);
     for (const set of sets.values()) set.gangs.sort(byName);
     return [...sets.values()].sort(byName);
   }
@@ -87,7 +97,29 @@ export class World {
       root.hosts = [...this.hosts.values()];
     }
     sum(root);
+    for (const domain of below(root)) for (const host of domain.hosts) root.homes.set(host.name, domain);
     return root;
+  }
+
+  /**
+   * Brings a tree up to date with a change, in proportion to it. False if hosts came or went: then the tree must be
+   * built anew.
+   */
+  refresh(root, change) {
+    const hosts = change.hosts ?? [];
+    if (change.topologies || (change.hostsGone ?? []).length > 0) return false;
+    if (hosts.some((host) => !root.homes.has(host.name))) return false;
+    for (const { name } of hosts) {
+      const home = root.homes.get(name);
+      const index = home.hosts.findIndex((host) => host.name === name);
+      const [before, after] = [home.hosts[index], this.hosts.get(name)];
+      home.hosts[index] = after;
+      for (let domain = home; domain !== null; domain = domain.parent) {
+        count(domain, before, -1);
+        count(domain, after, 1);
+      }
+    }
+    return true;
   }
 
   #grow(one, levels, parent) {
@@ -107,7 +139,9 @@ function domain(name, level, parent) {
   const path = parent === null || parent.path === "" ? name : `${parent.path}/${name}`;
   const depth = parent === null ? 0 : parent.depth + 1;
   const sums = { gpus: 0, used: 0, hostCount: 0, freeHosts: 0, gangs: new Map() };
-  return { name, level, path, depth, parent, children: [], hosts: [], ...sums };
+  // The root knows where each host is.
+  const homes = parent === null ? new Map() : parent.homes;
+  return { name, level, path, depth, parent, children: [], hosts: [], homes, ...sums };
 }
 
 /** GPUs in use; pods can ask for more than a node has left to offer. */
@@ -117,14 +151,17 @@ function withUse(host) {
   return { ...host, used: Math.min(used, host.gpus) };
 }
 
+/** Adds a host to the sums of a domain, or takes it away (`sign` is -1). */
+function count(domain, host, sign) {
+  domain.hostCount += sign;
+  domain.gpus += sign * host.gpus;
+  domain.used += sign * host.used;
+  if (host.gpus > 0 && host.used === 0 && host.state === "ready") domain.freeHosts += sign;
+  for (let i = 0; i < host.cells.length; i += 2) add(domain.gangs, host.cells[i], sign * host.cells[i + 1]);
+}
+
 function sum(domain) {
-  domain.hostCount = domain.hosts.length;
-  for (const host of domain.hosts) {
-    domain.gpus += host.gpus;
-    domain.used += host.used;
-    if (host.gpus > 0 && host.used === 0 && host.state === "ready") domain.freeHosts += 1;
-    for (let i = 0; i < host.cells.length; i += 2) add(domain.gangs, host.cells[i], host.cells[i + 1]);
-  }
+  for (const host of domain.hosts) count(domain, host, 1);
   for (const child of domain.children) {
     sum(child);
     domain.gpus += child.gpus;
@@ -136,7 +173,9 @@ function sum(domain) {
 }
 
 function add(map, key, more) {
-  map.set(key, (map.get(key) ?? 0) + more);
+  const sum = (map.get(key) ?? 0) + more;
+  if (sum === 0) map.delete(key);
+  else map.set(key, sum);
 }
 
 /** The domain at a path, or the nearest one above it that exists. */
@@ -156,6 +195,11 @@ export function* below(domain) {
   for (const child of domain.children) yield* below(child);
 }
 
+/** Whether pods of a gang wait for a place: all that it needs, or those that it lost. */
+export function waits(gang) {
+  return gang.state === "pending" || gang.state === "degraded";
+}
+
 /** The domains that a pending gang nearly fits into, best first, each with what is said of it. */
 export function nearest(root, gang) {
   const pending = gang?.pending;
@@ -170,8 +214,5 @@ export function nearest(root, gang) {
 
 /** The domain that holds a host. */
 export function homeOf(root, hostName) {
-  for (const domain of below(root)) {
-    if (domain.hosts.some((host) => host.name === hostName)) return domain;
-  }
-  return undefined;
+  return root.homes.get(hostName);
 }

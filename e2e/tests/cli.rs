@@ -19,7 +19,10 @@ async fn commands_say_on_a_real_cluster_what_they_say_on_the_embedded_one() -> R
     let nodes = stage::NODES.map(|(name, labels)| node(name, labels, &stage::CAPACITY));
     let plane = ControlPlane::builder().node_objects(nodes).start().await?;
     kinds::install_kinds(&plane, &[]).await?;
-    stage::furnish(&plane.client(Identity::Admin).await?).await?;
+    let client = plane.client(Identity::Admin).await?;
+    stage::furnish(&client).await?;
     let kubeconfig = fs::read_to_string(plane.kubeconfig(Identity::Admin))?;
-    Stage::new(&grove, &kubeconfig)?.compare().await
+    let stage = Stage::new(&grove, &kubeconfig)?;
+    stage.compare().await?;
+    stage.compare_followed(&client).await
 }

@@ -90,6 +90,12 @@ pub mod podgang {
         pub const PODS_CREATED: &str = "PodGangPodsCreated";
     }
 
+    /// Reasons of [`SCHEDULED`] that readers tell apart.
+    pub mod scheduled {
+        /// Of a gang that was placed whole and has lost members since.
+        pub const MEMBERS_MISSING: &str = "MembersMissing";
+    }
+
     /// Reasons of [`READY`].
     pub mod ready {
         pub const PODS_READY: &str = "PodsReady";

@@ -7,6 +7,8 @@ use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::conditions::podgang::SCHEDULED;
+use crate::conditions::podgang::scheduled::MEMBERS_MISSING;
 use crate::kubernetes;
 
 /// The pods of a gang, and how close they must sit.
@@ -155,6 +157,19 @@ pub struct PodGangStatus {
     /// Why the gang is not placed yet; absent once it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pending: Option<PendingExplanation>,
+}
+
+impl PodGangStatus {
+    /// What a scheduler said last; none if nobody has looked at the gang.
+    pub fn scheduled(&self) -> Option<&Condition> {
+        self.conditions.iter().find(|condition| condition.type_ == SCHEDULED)
+    }
+
+    /// Whether the gang was placed whole and has lost members since: its other pods run.
+    pub fn is_degraded(&self) -> bool {
+        self.scheduled()
+            .is_some_and(|condition| condition.status == "False" && condition.reason == MEMBERS_MISSING)
+    }
 }
 
 /// Where one scope of a gang landed.

@@ -29,7 +29,6 @@ mod traces;
 mod words;
 
 use std::alloc::System;
-use std::ffi::OsStr;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -53,7 +52,8 @@ struct Cli {
 enum Command {
     /// Measure how fast and how well gangs are placed
     Bench(commands::bench::Args),
-    /// Start a cluster inside this process, with Grove's API on it; nothing else is needed
+    /// Start a cluster inside this process with operator, scheduler, a map for the browser and four workloads; nothing
+    /// else is needed
     Demo(commands::demo::Args),
     /// Run the embedded cluster alone, for kubectl and others
     Cluster(commands::cluster::Args),
@@ -63,7 +63,7 @@ enum Command {
     Completion(commands::completion::Args),
     /// Print all CustomResourceDefinitions as YAML
     Crds(commands::crds::Args),
-    /// Print the operator's account and roles as YAML: the least that it must be allowed
+    /// Print the accounts and roles of the operator and the scheduler as YAML: the least that each must be allowed
     Rbac(commands::rbac::Args),
     /// Say why the gangs of a PodCliqueSet, or one gang, wait; or where they run, and how well
     Explain(commands::explain::Args),
@@ -96,20 +96,18 @@ fn command() -> clap::Command {
     Cli::command()
 }
 
-/// The same in the words of who called it.
-fn command_called(path: Option<&OsStr>) -> clap::Command {
-    let is_plugin = path
-        .and_then(|path| Path::new(path).file_stem())
-        .is_some_and(|name| name == PLUGIN);
-    match is_plugin {
-        true => command().bin_name("kubectl grove"),
-        false => command().bin_name(NAME),
+/// What whoever called this program types for it.
+pub(crate) fn called() -> &'static str {
+    let path = std::env::args_os().next();
+    let name = path.as_deref().and_then(|path| Path::new(path).file_stem());
+    match name.is_some_and(|name| name == PLUGIN) {
+        true => "kubectl grove",
+        false => NAME,
     }
 }
 
 fn main() -> ExitCode {
-    let called = std::env::args_os().next();
-    let matches = command_called(called.as_deref()).get_matches();
+    let matches = command().bin_name(called()).get_matches();
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     match cli.command {
         Command::Bench(args) => commands::bench::run(&args),

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use kube::Config;
-use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 
 use crate::exit::{Failure, one_line};
 use crate::words::proposal;
@@ -35,7 +35,7 @@ impl Target {
             (None, Some(_)) => ("the kubeconfig of the environment".to_owned(), Kubeconfig::read()),
             (None, None) => return inferred().await,
         };
-        let unusable = |error: kube::config::KubeconfigError| {
+        let unusable = |error: KubeconfigError| {
             let cause = one_line(error);
             Failure::Usage(format!("cannot use {name}: {cause}; check --kubeconfig"))
         };
@@ -57,9 +57,24 @@ impl Target {
 
 async fn inferred() -> Result<Config, Failure> {
     Config::infer().await.map_err(|error| {
-        let cause = one_line(error);
-        Failure::Usage(format!(
-            "no cluster to talk to: {cause}; give --kubeconfig, run inside a cluster, or try: grove demo"
-        ))
+        // That this is no pod either needs no saying: what is wrong with the kubeconfig is what a person can mend.
+        let cause = std::error::Error::source(&error).and_then(|cause| cause.downcast_ref::<KubeconfigError>());
+        Failure::Usage(match cause {
+            Some(cause) if !is_absent(cause) => format!(
+                "no cluster: cannot use the kubeconfig of the environment: {}; mend it, give --kubeconfig, or try: grove demo",
+                one_line(anyhow::anyhow!("{cause}"))
+            ),
+            _ => "no cluster: neither $KUBECONFIG nor ~/.kube/config names one; give --kubeconfig, or try: grove demo"
+                .to_owned(),
+        })
     })
+}
+
+/// Whether there is no kubeconfig at all, other than one that cannot be used.
+fn is_absent(error: &KubeconfigError) -> bool {
+    match error {
+        KubeconfigError::FindPath => true,
+        KubeconfigError::ReadConfig(cause, _) => cause.kind() == std::io::ErrorKind::NotFound,
+        _ => false,
+    }
 }

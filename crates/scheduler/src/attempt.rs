@@ -15,7 +15,7 @@ use kube::ResourceExt;
 use crate::core::{Core, Decided, Standing};
 use crate::hand::Hand;
 use crate::queue::{Hope, Rank, Unit};
-use crate::statement::{MEMBERS_MISSING, Statement, because, reason};
+use crate::statement::{Statement, because, reason};
 use crate::write::Action;
 
 /// Requests that did not fit and are remembered; more are simply tried.
@@ -311,7 +311,8 @@ impl Core {
 
 /// Whether the gang once had its minimum, as its status says.
 pub(crate) fn was_whole(gang: &PodGang) -> bool {
-    Statement::stored(gang).is_some_and(|said| said.is_scheduled || said.reason == MEMBERS_MISSING)
+    let stored = gang.status.as_ref();
+    stored.is_some_and(|status| status.is_degraded()) || Statement::stored(gang).is_some_and(|said| said.is_scheduled)
 }
 
 /// How long is searched for a place for which none was found in time, once nobody else waits for a try.

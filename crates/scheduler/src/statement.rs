@@ -5,6 +5,7 @@
 
 use grove_api::PodGang;
 use grove_api::conditions::podgang::SCHEDULED;
+use grove_api::conditions::podgang::scheduled::MEMBERS_MISSING;
 use grove_api::podgang::{NearestDomain, PendingExplanation, ScopePlacement, Waiting};
 use grove_placement::{Nearest, Proof, ScopeReport, Standing};
 use jiff::Timestamp;
@@ -14,9 +15,6 @@ use serde_json::{Value, json};
 
 /// Reason of `Scheduled=True`.
 pub const PLACED: &str = "Placed";
-/// Reason of `Scheduled=False` for a gang that was placed whole and has lost members since. Nobody takes its other pods
-/// away for that: what becomes of it is the operator's decision.
-pub const MEMBERS_MISSING: &str = "MembersMissing";
 
 /// The message of a gang that is placed begins so.
 const WHOLE: &str = "Every pod-group has its minimum of pods on nodes";
@@ -84,10 +82,12 @@ impl Statement {
         }
     }
 
-    /// The same, for a gang that was placed whole before.
-    pub fn members_missing(self) -> Self {
+    /// The same, for a gang that was placed whole before: where its other pods are. Nobody takes those away: what becomes
+    /// of it is the operator's decision.
+    pub fn members_missing(self, scopes: &[ScopeReport]) -> Self {
         Self {
             reason: MEMBERS_MISSING.to_owned(),
+            placement: placement(scopes),
             ..self
         }
     }
@@ -169,15 +169,8 @@ pub fn because(reason: &str, message: String, waiting: Waiting) -> PendingExplan
 pub fn proven(proof: &Proof, blockers: Vec<Vec<String>>) -> PendingExplanation {
     let nearest = |(nearest, blockers): (&Nearest, Vec<String>)| NearestDomain {
         domain: nearest.domain.clone(),
-        free: format!(
-            "room for {} of {} pods of {}",
-            nearest.room, nearest.wanted, nearest.pod_group
-        ),
-        missing: match nearest.wanted.saturating_sub(nearest.room) {
-            0 => "room for all of them together".to_owned(),
-            1 => "room for 1 pod".to_owned(),
-            pods => format!("room for {pods} pods"),
-        },
+        free: nearest.has(),
+        missing: nearest.lacks(),
         blockers,
     };
     let mut excluded = std::collections::BTreeMap::new();
@@ -277,8 +270,10 @@ mod tests {
         let now = Timestamp::UNIX_EPOCH;
         let pending = because(reason::NOT_FORMED, "ä".repeat(600), Waiting::Wait);
         assert!(pending.message.len() <= MESSAGE_MAX && pending.message.ends_with('…'));
+        let lost = scope(Some("zone"), None, Standing::Indifferent);
         for said in [
-            Statement::pending(pending),
+            Statement::pending(pending.clone()),
+            Statement::pending(pending).members_missing(&[lost]),
             Statement::placed(&[scope(Some("zone"), None, Standing::Indifferent)], 1.0, None),
         ] {
             let mut gang = PodGang::new("g", grove_api::PodGangSpec::default());

@@ -85,7 +85,11 @@ impl Core {
         }
         let statement = Statement::pending(pending);
         let statement = match standing.bound > 0 && self.was_whole(unit, gang) {
-            true => statement.members_missing(),
+            true => {
+                let request = self.state.request(gang).ok();
+                let scopes = request.map(|request| request.report(self.state.mirror.cluster(), &[]));
+                statement.members_missing(&scopes.unwrap_or_default())
+            }
             false => statement,
         };
         self.say(unit, gang, statement, now)

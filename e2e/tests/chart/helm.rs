@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use grove_e2e::{ControlPlane, Identity};
 
 /// The oldest chart that upgrades begin with, packed.
@@ -26,11 +26,11 @@ pub(crate) fn packaged(plane: &ControlPlane, into: &Path) -> Result<String> {
 pub(crate) fn last_change(into: &Path) -> Result<Option<String>> {
     let charts = Path::new(env!("CARGO_MANIFEST_DIR")).join("../charts");
     let git = |args: &[&str]| Command::new("git").current_dir(&charts).args(args).output();
-    let Ok(changes) = git(&["rev-list", "--max-count=2", "HEAD", "--", "grove"]) else {
-        return Ok(None);
-    };
+    let changes = git(&["rev-list", "--max-count=2", "HEAD", "--", "grove"]).context("cannot run git")?;
+    ensure!(changes.status.success(), "git rev-list: {}", text_of(&changes));
     let changes = String::from_utf8(changes.stdout)?;
     let Some(commit) = changes.lines().nth(1) else {
+        println!("this copy does not know the chart before its last change: no upgrade from it is tried");
         return Ok(None);
     };
     let path = into.join("last-change.tgz").display().to_string();

@@ -99,6 +99,31 @@ async fn values_take_every_good_configuration_and_refuse_what_is_unknown() -> Re
     Ok(())
 }
 
+/// What the values of parts that are left out, or of clusters that are built otherwise, become.
+#[tokio::test(flavor = "multi_thread")]
+async fn values_reach_the_alerts_and_the_network() -> Result<()> {
+    let plane = PLANE.get().await?;
+    let rules = |more: &[&str]| -> Result<Vec<String>> {
+        let values = [&["--set", "metrics.rules.enabled=true"], more].concat();
+        let rule: Value = serde_saphyr::from_str(&rendered(plane, "templates/monitoring.yaml", &values)?)?;
+        let groups = rule["spec"]["groups"].as_array().context("groups of alerts")?;
+        Ok(groups.iter().map(|group| group["name"].to_string()).collect())
+    };
+    ensure!(rules(&[])? == ["\"grove\"", "\"grove-scheduler\""], "{:?}", rules(&[])?);
+    let alone = rules(&["--set", "scheduler.enabled=false"])?;
+    ensure!(
+        alone == ["\"grove\""],
+        "nobody waits for a scheduler that is not started: {alone:?}"
+    );
+    let policy = |more: &[&str]| rendered(plane, "templates/networkpolicy.yaml", more);
+    ensure!(!policy(&[])?.contains("8443"), "{}", policy(&[])?);
+    let more = policy(&["--set", "networkPolicy.egressPorts={8443,16443}"])?;
+    for port in ["- { port: 8443 }", "- { port: 16443 }"] {
+        ensure!(more.matches(port).count() == 2, "of both programs: {more}");
+    }
+    Ok(())
+}
+
 fn drop_nulls(value: &mut Value) {
     if let Value::Object(fields) = value {
         fields.values_mut().for_each(drop_nulls);

@@ -56,10 +56,17 @@ fn queries() -> Result<Vec<(String, String)>> {
     Ok(panels.iter().flat_map(of_panel).collect())
 }
 
+/// The rules of all groups.
+fn all_rules(file: &Value) -> Result<Vec<Value>> {
+    let groups = file["groups"].as_array().context("there are groups of rules")?;
+    let rules = groups.iter().flat_map(|group| group["rules"].as_array());
+    Ok(rules.flatten().cloned().collect())
+}
+
 /// The alerts: their names and expressions.
 fn alerts() -> Result<Vec<(String, String)>> {
     let rules: Value = serde_saphyr::from_str(&read("charts/grove/monitoring/alerts.yaml")?)?;
-    let rules = rules["groups"][0]["rules"].as_array().context("there are rules")?;
+    let rules = all_rules(&rules)?;
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     Ok(rules
         .iter()
@@ -161,7 +168,7 @@ async fn loaded(prometheus: &Prometheus) -> Result<()> {
     let expected: BTreeSet<String> = alerts()?.into_iter().map(|(alert, _)| alert).collect();
     eventually("all rules to be evaluated", LIMIT, async || -> Result<()> {
         let data = prometheus.ask("rules").await?;
-        let rules = data["groups"][0]["rules"].as_array().context("rules")?.clone();
+        let rules = all_rules(&data)?;
         let names: BTreeSet<String> = rules
             .iter()
             .filter_map(|rule| Some(rule["name"].as_str()?.to_owned()))

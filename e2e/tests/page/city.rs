@@ -1,7 +1,7 @@
 //! Ten thousand hosts with a thousand gangs on them, written straight into the store of an embedded cluster: it is the
 //! page that is tried here, not who places.
 
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -17,6 +17,7 @@ use kube::api::PostParams;
 use kube::runtime::wait::{await_condition, conditions};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 pub(crate) const HOSTS: usize = 10_000;
@@ -37,36 +38,70 @@ const LEVELS: [(&str, &str); 4] = [
 
 pub(crate) struct City {
     pub(crate) page: String,
-    _cluster: Cluster,
-    _stop: DropGuard,
+    cluster: Cluster,
+    address: SocketAddr,
+    server: Server,
+}
+
+/// One life of the page's server.
+struct Server {
+    task: JoinHandle<()>,
+    stop: DropGuard,
 }
 
 impl City {
-    pub(crate) async fn start() -> Result<Self> {
-        let cluster = Cluster::builder().nodes((0..HOSTS).map(host)).start();
+    pub(crate) async fn start(hosts: usize, gangs: usize) -> Result<Self> {
+        let cluster = Cluster::builder().nodes((0..hosts).map(host)).start();
         install(&cluster).await?;
-        for number in 0..GANGS {
-            settle(&cluster, number)?;
+        for number in 0..gangs {
+            settle(&cluster, number, &name_of(number))?;
         }
         let nodes = ResourceName::new("", "nodes");
         let settled = eventually("every host has registered", REGISTER_MAX, async || {
             let count = cluster.store().count(&nodes);
-            (count == HOSTS)
+            (count == hosts)
                 .then_some(())
-                .ok_or(format!("{count} of {HOSTS} hosts"))
+                .ok_or(format!("{count} of {hosts} hosts"))
         });
         settled.await?;
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
-        let page = format!("http://{}", listener.local_addr()?);
-        let stop = CancellationToken::new();
-        let served = Page::new(cluster.client(), stop.clone());
-        tokio::spawn(async move { served.serve(listener).await });
+        let (server, address) = serve(&cluster, (Ipv4Addr::LOCALHOST, 0).into()).await?;
         Ok(Self {
-            page,
-            _cluster: cluster,
-            _stop: stop.drop_guard(),
+            page: format!("http://{address}"),
+            cluster,
+            address,
+            server,
         })
     }
+
+    /// One more gang, on hosts that nobody has.
+    pub(crate) fn grow(&self, number: usize) -> Result<()> {
+        settle(&self.cluster, number, &name_of(number))
+    }
+
+    /// Ends the server and its streams, does something, and starts another one at the same address.
+    pub(crate) async fn restart_page<T>(mut self, meanwhile: impl AsyncFnOnce() -> Result<T>) -> Result<(Self, T)> {
+        drop(self.server.stop);
+        self.server.task.await?;
+        let done = meanwhile().await?;
+        // It comes before all others in the order in which gangs are seen, so the new server numbers them otherwise.
+        settle(&self.cluster, 10, "a-first")?;
+        (self.server, _) = serve(&self.cluster, self.address).await?;
+        Ok((self, done))
+    }
+}
+
+async fn serve(cluster: &Cluster, address: SocketAddr) -> Result<(Server, SocketAddr)> {
+    let listener = TcpListener::bind(address).await?;
+    let address = listener.local_addr()?;
+    let stop = CancellationToken::new();
+    let served = Page::new(cluster.client(), stop.clone());
+    let task = tokio::spawn(async move { served.serve(listener).await });
+    let stop = stop.drop_guard();
+    Ok((Server { task, stop }, address))
+}
+
+fn name_of(number: usize) -> String {
+    format!("model-{}-{number}", number % 40)
 }
 
 /// Names of the domains of a host, the broadest first, and its own last.
@@ -108,11 +143,8 @@ async fn install(cluster: &Cluster) -> Result<()> {
 }
 
 /// Puts a gang and its pods on hosts, five hosts on from the gang before it.
-fn settle(cluster: &Cluster, number: usize) -> Result<()> {
-    let (set, name) = (
-        format!("model-{}", number % 40),
-        format!("model-{}-{number}", number % 40),
-    );
+fn settle(cluster: &Cluster, number: usize, name: &str) -> Result<()> {
+    let set = format!("model-{}", number % 40);
     let first = number * (PODS + 1);
     let [_, _, rack, _] = names(first);
     let gang = json!({
@@ -121,7 +153,7 @@ fn settle(cluster: &Cluster, number: usize) -> Result<()> {
         "spec": {"podgroups": [], "topologyRef": "grove-topology"},
         "status": {"phase": "Running", "placement": [{"scope": name, "level": "rack", "domains": [rack]}]},
     });
-    put(cluster, ("scheduler.grove.io", "podgangs"), &name, gang)?;
+    put(cluster, ("scheduler.grove.io", "podgangs"), name, gang)?;
     for pod in 0..PODS {
         let pod_name = format!("{name}-{pod}");
         let limits = json!({"nvidia.com/gpu": "8"});

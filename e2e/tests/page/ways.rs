@@ -53,6 +53,27 @@ pub(crate) async fn a_word_finds_what_is_called_so(browser: &mut Browser) -> Res
     clear(browser).await
 }
 
+/// What happened before the page was opened is told too, and what waits says at once whether waiting helps.
+pub(crate) async fn the_story_so_far_is_told(browser: &mut Browser) -> Result<()> {
+    let card = text(browser, "#gangs .card").await?;
+    ensure!(card.contains("Waiting will not help"), "{card}");
+    browser.eval("document.querySelector('#tab-activity').click()").await?;
+    let told = "document.querySelectorAll('#activity li').length";
+    browser.until(told, json!(7)).await?;
+    let told = text(browser, "#activity").await?;
+    for words in [
+        "moe-giant-0 waits: needs 5 pods",
+        "llama-disagg-0 runs in block",
+        "dgd-vllm-0 runs in",
+    ] {
+        ensure!(told.contains(words), "{words:?} is not in {told}");
+    }
+    browser.screenshot(&picture("64-activity")).await?;
+    axe::check(browser, "with what happened").await?;
+    browser.eval("document.querySelector('#tab-gangs').click()").await?;
+    browser.until(HEADS, json!(["Pending (1)", "Placed (6)"])).await
+}
+
 /// The rack that a clique of a gang lies in.
 async fn rack_of(browser: &mut Browser, clique: &str) -> Result<String> {
     let scopes = browser

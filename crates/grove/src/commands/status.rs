@@ -1,12 +1,12 @@
 //! `grove status [NAME]`: one line for each PodCliqueSet: how much of it runs, where, how well, and why not.
 //!
 //! It reads sets, gangs and cliques, which their author may read, and computes nothing anew: the words are those of the
-//! objects. Exit code 0 whatever it finds; `grove explain` is the command that fails while a gang waits.
+//! objects. A list ends with exit code 0 whatever is in it; who asks about one set by its name gets 1 while a gang of it
+//! waits or has lost pods, as from `grove explain`.
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 
-use grove_api::conditions::podgang::SCHEDULED;
 use grove_api::{PodClique, PodCliqueSet, PodGang, labels};
 use jiff::Timestamp;
 use kube::ResourceExt;
@@ -27,7 +27,7 @@ const DOMAINS_SHOWN: usize = 3;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The PodCliqueSet to look at; by default all of the namespace
+    /// The PodCliqueSet to look at, with exit code 1 while it waits; by default all of the namespace
     name: Option<String>,
     /// The namespace to look in; by default that of the context
     #[arg(short, long, conflicts_with = "all_namespaces")]
@@ -65,7 +65,13 @@ struct Line {
     #[serde(skip_serializing_if = "Option::is_none")]
     score: Option<f64>,
     state: &'static str,
-    /// Why the gang that has waited longest waits.
+    /// A preferred level is not met.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    spilled: bool,
+    /// Pods of the gang that lost members: those that have a node, and those that it should have.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    members: Option<Part>,
+    /// Why the gang waits that lost members, or else the one that has waited longest.
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -81,9 +87,15 @@ struct Place {
 
 /// So many of so many.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-struct Part {
+pub(crate) struct Part {
     ready: i32,
     wanted: i32,
+}
+
+impl std::fmt::Display for Part {
+    fn fmt(&self, out: &mut std::fmt::Formatter) -> std::fmt::Result {
+        write!(out, "{}/{}", self.ready, self.wanted)
+    }
 }
 
 pub(crate) fn run(args: &Args) -> ExitCode {
@@ -115,7 +127,11 @@ async fn answer(args: &Args, clock: fn() -> Timestamp) -> Result<ExitCode, Failu
     output::print(args.output, &answer, |answer, look| {
         table(answer, args.all_namespaces, look)
     })?;
-    Ok(ExitCode::SUCCESS)
+    let is_waiting = |line: &Line| ["Pending", "Degraded"].contains(&line.state);
+    Ok(match args.name.is_some() && answer.items.iter().any(is_waiting) {
+        true => exit::FINDING.into(),
+        false => ExitCode::SUCCESS,
+    })
 }
 
 /// The same again whenever a set, a gang or a clique changes.
@@ -191,23 +207,23 @@ fn by_set<K: ResourceExt>(objects: Vec<K>) -> BTreeMap<(String, String), Vec<K>>
 
 fn line(set: &PodCliqueSet, gangs: &[PodGang], cliques: &[PodClique]) -> Line {
     let status = |gang: &PodGang| gang.status.clone().unwrap_or_default();
-    let scheduled = |gang: &PodGang| {
-        status(gang)
-            .conditions
-            .into_iter()
-            .find(|found| found.type_ == SCHEDULED)
-    };
+    let scheduled = |gang: &PodGang| status(gang).scheduled().cloned();
     let is_placed = |gang: &&PodGang| scheduled(gang).is_some_and(|condition| condition.status == "True");
+    let is_degraded = |gang: &PodGang| status(gang).is_degraded();
+    let since = |gang: &PodGang| match scheduled(gang) {
+        Some(condition) => Some(condition.last_transition_time.0),
+        None => gang.creation_timestamp().map(|time| time.0),
+    };
     let placed = gangs.iter().filter(is_placed).count();
-    let longest = gangs
-        .iter()
-        .filter(|gang| !is_placed(gang))
-        .min_by_key(|gang| gang.creation_timestamp().map(|time| time.0));
+    let waiting = gangs.iter().filter(|gang| !is_placed(gang));
+    let longest = waiting.min_by_key(|gang| (!is_degraded(gang), since(gang)));
+    let degraded = longest.filter(|gang| is_degraded(gang));
     let pods = cliques.iter().fold(Part::default(), |sum, clique| Part {
         ready: sum.ready + clique.status.as_ref().map_or(0, |status| status.ready_replicas),
         wanted: sum.wanted + clique.spec.replicas,
     });
     let scores = gangs.iter().filter_map(|gang| status(gang).placement_score);
+    let score = scores.reduce(f64::min);
     Line {
         namespace: set.namespace().unwrap_or_default(),
         name: set.name_any(),
@@ -221,9 +237,11 @@ fn line(set: &PodCliqueSet, gangs: &[PodGang], cliques: &[PodClique]) -> Line {
         },
         pods,
         placed_in: places(gangs),
-        score: scores.reduce(f64::min),
+        spilled: score.is_some_and(|score| score < 1.0),
+        score,
         state: match longest {
             _ if gangs.is_empty() && set.spec.replicas > 0 => "Forming",
+            Some(_) if degraded.is_some() => "Degraded",
             Some(_) => "Pending",
             None if pods.ready < pods.wanted => "Starting",
             None => "Running",
@@ -232,8 +250,21 @@ fn line(set: &PodCliqueSet, gangs: &[PodGang], cliques: &[PodClique]) -> Line {
             Some(pending) => pending.reason,
             None => "NotLookedAt".to_owned(),
         }),
-        pending_since: longest.and_then(|gang| gang.creation_timestamp().map(|time| time.0)),
+        members: degraded.map(|gang| members(gang, cliques)),
+        pending_since: longest.and_then(since),
     }
+}
+
+/// Pods of a gang that have a node, and those that it should have.
+pub(crate) fn members(gang: &PodGang, cliques: &[PodClique]) -> Part {
+    let is_own = |clique: &&PodClique| {
+        let name = clique.name_any();
+        gang.spec.pod_groups.iter().any(|group| group.name == name)
+    };
+    cliques.iter().filter(is_own).fold(Part::default(), |sum, clique| Part {
+        ready: sum.ready + clique.status.as_ref().map_or(0, |status| status.scheduled_replicas),
+        wanted: sum.wanted + clique.spec.replicas,
+    })
 }
 
 /// The domains that the gangs lie in, level by level as the scheduler lists them, broadest first.
@@ -294,25 +325,35 @@ fn table(answer: &Answer<Line>, shows_namespaces: bool, look: Look) -> String {
             row.insert(0, line.namespace.clone());
         }
     }
-    let waiting: Vec<&Line> = answer.items.iter().filter(|line| line.state == "Pending").collect();
-    let running = answer.items.iter().filter(|line| line.state == "Running").count();
-    let next = waiting
-        .first()
-        .map(|line| format!("; next: grove explain pcs {} -n {}", line.name, line.namespace));
-    format!(
-        "{}\n{running} running, {} pending{}",
-        headed(&rows, look),
-        waiting.len(),
-        next.unwrap_or_default()
-    )
+    format!("{}\n{}", headed(&rows, look), summary(&answer.items))
+}
+
+/// "2 running, 1 degraded, 1 pending; next: …": every set counts once, and what waits is asked about next.
+fn summary(lines: &[Line]) -> String {
+    let count = |state: &str| lines.iter().filter(|line| line.state == state).count();
+    let told = ["Running", "Degraded", "Pending", "Starting", "Forming"].map(|state| (state, count(state)));
+    // Two are told in any case: who reads of no pending set knows that none is.
+    let is_told = |(state, count): &(&str, usize)| *count > 0 || ["Running", "Pending"].contains(state);
+    let told: Vec<String> = told
+        .into_iter()
+        .filter(is_told)
+        .map(|(state, count)| format!("{count} {}", state.to_lowercase()))
+        .collect();
+    let first = |state: &str| lines.iter().find(|line| line.state == state);
+    let next = first("Degraded").or_else(|| first("Pending"));
+    let next = next.map(|line| {
+        let program = crate::called();
+        format!("; next: {program} explain pcs {} -n {}", line.name, line.namespace)
+    });
+    format!("{}{}", told.join(", "), next.unwrap_or_default())
 }
 
 fn cells(line: &Line, now: Timestamp, look: Look) -> Vec<String> {
-    let part = |part: Part| format!("{}/{}", part.ready, part.wanted);
     let placed = place_words(&line.placed_in);
     let state = match (line.state, &line.reason, line.pending_since) {
         ("Pending", Some(reason), Some(since)) => format!("Pending {} {reason}", age(since, now)),
-        ("Running", ..) if line.score.is_some_and(|score| score < 1.0) => "Running, spilled".to_owned(),
+        ("Degraded", Some(reason), _) => format!("Degraded {}, {reason}", line.members.unwrap_or_default()),
+        ("Running", ..) if line.spilled => "Running, spilled".to_owned(),
         (state, ..) => state.to_owned(),
     };
     let tone = match (line.state, state.as_str()) {
@@ -322,9 +363,9 @@ fn cells(line: &Line, now: Timestamp, look: Look) -> Vec<String> {
     let score = line.score.map_or("-".to_owned(), |score| format!("{score:.2}"));
     row([
         &line.name,
-        &part(line.replicas),
-        &part(line.gangs),
-        &part(line.pods),
+        &line.replicas.to_string(),
+        &line.gangs.to_string(),
+        &line.pods.to_string(),
         &placed,
         &score,
         &look.paint(tone, &state),
@@ -394,8 +435,47 @@ giant  0/1    0/1    0/5   -                       -      Pending 12s TooLarge
 wide   1/1    1/1    8/8   block b1 (4 racks)      0.50   Running, spilled
 slow   0/1    1/1    1/2   rack r1                 1.00   Starting
 new    0/1    0/0    0/0   -                       -      Forming
-2 running, 1 pending; next: grove explain pcs giant -n demo";
+2 running, 1 pending, 1 starting, 1 forming; next: grove explain pcs giant -n demo";
         assert_eq!(shown(lines), expected);
+    }
+
+    #[test]
+    fn a_gang_that_lost_a_member_keeps_its_place_and_comes_first() {
+        let lost = json!({"type": "Scheduled", "status": "False", "reason": "MembersMissing", "message": "m",
+            "lastTransitionTime": "2026-01-01T00:00:10Z"});
+        let placement = json!([{"scope": "g", "level": "rack", "domains": ["r1"]}]);
+        let pending = json!({"reason": "NodesUnavailable", "message": "m", "waiting": "Act"});
+        let mut degraded = gang(
+            "g",
+            json!({"conditions": [lost], "placement": placement, "pending": pending}),
+        );
+        let groups = json!([{"name": "c", "minReplicas": 7, "podReferences": []}]);
+        degraded.spec.pod_groups = serde_json::from_value(groups).unwrap();
+        let older = gang("h", json!({}));
+        let mut own = clique(6, 7);
+        own.status.as_mut().unwrap().scheduled_replicas = 6;
+        let expected = "\
+NAME   READY  GANGS  PODS  PLACED IN  SCORE  STATE
+llama  0/1    0/2    6/7   rack r1    -      Degraded 6/7, NodesUnavailable
+0 running, 1 degraded, 0 pending; next: grove explain pcs llama -n demo";
+        let told = line(&set("llama", 0), &[older, degraded], &[own]);
+        assert_eq!(told.pending_since, "2026-01-01T00:00:10Z".parse().ok());
+        assert_eq!(shown(vec![told]), expected);
+    }
+
+    #[test]
+    fn how_long_a_set_waits_is_counted_from_when_it_began_to() {
+        let mut condition = json!({"type": "Scheduled", "status": "False", "reason": "Queued", "message": "m"});
+        condition["lastTransitionTime"] = json!("2026-01-01T00:00:10Z");
+        let pending = json!({"reason": "Queued", "message": "m", "waiting": "Wait"});
+        let waits = gang("g", json!({"conditions": [condition], "pending": pending}));
+        assert!(shown(vec![line(&set("a", 0), &[waits], &[])]).contains("Pending 2s Queued"));
+    }
+
+    #[test]
+    fn programs_are_told_what_spilled() {
+        let told = |score| json!(line(&set("wide", 1), &[placed("g", &["r1", "r2"], score)], &[]))["spilled"].clone();
+        assert_eq!((told(0.5), told(1.0)), (json!(true), Value::Null));
     }
 
     #[test]

@@ -11,6 +11,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
 use tokio::time::Instant;
 
 use super::Terms;
+use grove_api::labels::PART_OF;
 
 /// The Lease as last read, and since when it has looked that way to us.
 #[derive(Debug, Clone, PartialEq)]
@@ -131,7 +132,7 @@ pub(super) fn released(seen: &Sighting, terms: &Terms, wall: Timestamp) -> Lease
 }
 
 fn metadata(seen: Option<&Sighting>, terms: &Terms) -> ObjectMeta {
-    match seen {
+    let mut metadata = match seen {
         // Labels and annotations of others survive.
         Some(seen) => ObjectMeta {
             managed_fields: None,
@@ -142,5 +143,9 @@ fn metadata(seen: Option<&Sighting>, terms: &Terms) -> ObjectMeta {
             namespace: Some(terms.namespace.clone()),
             ..ObjectMeta::default()
         },
-    }
+    };
+    // By this an administrator finds it beside the pods.
+    let labels = metadata.labels.get_or_insert_default();
+    labels.entry(PART_OF.to_owned()).or_insert_with(|| "grove".to_owned());
+    metadata
 }

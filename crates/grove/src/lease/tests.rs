@@ -34,6 +34,20 @@ fn sighting(holder: Option<&str>, duration_secs: Option<i32>, since: Instant) ->
     Sighting { lease, since }
 }
 
+/// The alert about leaders asks for Leases by this label; those of older releases get it too.
+#[test]
+fn a_lease_is_found_by_its_label() {
+    let mut known = sighting(Some("a"), Some(15), Instant::now());
+    known.lease.metadata.labels = Some([("theirs".to_owned(), "kept".to_owned())].into());
+    for (seen, expected) in [(None, 1), (Some(&known), 2)] {
+        let labels = claimed(seen, &terms("a"), wall()).metadata.labels.unwrap();
+        let part_of = labels.get("app.kubernetes.io/part-of").map(String::as_str);
+        assert_eq!((part_of, labels.len()), (Some("grove"), expected));
+    }
+    let alerts = include_str!("../../../../charts/grove/monitoring/alerts.yaml");
+    assert!(alerts.contains("kubectl get leases,pods -A -l app.kubernetes.io/part-of=grove"));
+}
+
 #[test]
 fn decisions() {
     let start = Instant::now();

@@ -115,17 +115,42 @@ fn called_by_kubectl_it_speaks_of_kubectl() {
 }
 
 #[test]
+fn a_demo_that_is_too_small_for_its_story_says_so_at_once() {
+    for (nodes, said) in [
+        ("31", "need 32 nodes; grove cluster --nodes 31"),
+        ("10001", "at most 10000 nodes"),
+        ("many", "not a number of nodes"),
+    ] {
+        let output = grove().args(["demo", "--nodes", nodes]).output().unwrap();
+        let complaint = String::from_utf8(output.stderr).unwrap();
+        assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0), "{complaint}");
+        assert!(complaint.contains(said), "{complaint}");
+    }
+}
+
+#[test]
 fn without_a_cluster_the_demo_is_proposed() {
     for args in [&["status"][..], &["explain", "pcs", "a"], &["topology", "list"]] {
         let output = grove().args(args).output().unwrap();
         let complaint = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(
-            (output.status.code(), complaint.lines().count()),
-            (Some(2), 1),
-            "{complaint}"
-        );
-        assert!(complaint.ends_with("or try: grove demo\n"), "{complaint}");
+        let expected = "no cluster: neither $KUBECONFIG nor ~/.kube/config names one; \
+                        give --kubeconfig, or try: grove demo\n";
+        assert_eq!((output.status.code(), complaint.as_str()), (Some(2), expected));
     }
+    // A file that is there but broken is told of.
+    let folder = TempDir::new().unwrap();
+    let broken = file(&folder, "config", "clusters: 7");
+    let output = grove().arg("status").env("KUBECONFIG", &broken).output().unwrap();
+    let complaint = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(
+        (output.status.code(), complaint.lines().count()),
+        (Some(2), 1),
+        "{complaint}"
+    );
+    assert!(
+        complaint.contains("failed to parse kubeconfig") && complaint.ends_with("or try: grove demo\n"),
+        "{complaint}"
+    );
 }
 
 // shows: V3-16, V3-303, G244-37

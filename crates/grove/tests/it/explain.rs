@@ -4,8 +4,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
 use std::time::Duration;
 
-use grove_api::{PodCliqueSet, PodGang};
-use kube::api::{ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, PostParams};
+use grove_api::{PodCliqueScalingGroup, PodCliqueSet, PodGang};
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::api::{
+    ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams, PostParams,
+};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::runtime::wait::await_condition;
 use kube::{Api, Client, Config};
@@ -42,7 +45,8 @@ const STORY_MAX: Duration = Duration::from_secs(240);
 /// Starts the demo and waits for the end of its story. Its kubeconfig.
 async fn demo() -> (Child, PathBuf) {
     let mut child = Command::new(env!("CARGO_BIN_EXE_grove"))
-        .args(["demo", "--nodes", "32"])
+        // Not whole blocks: it has 48.
+        .args(["demo", "--nodes", "40"])
         .stdout(Stdio::piped())
         .kill_on_drop(true)
         .spawn()
@@ -228,9 +232,84 @@ async fn gangs_that_run_tell_where_and_gangs_that_wait_tell_why() {
     one.line(|line| line == "no gangs any more").await;
     assert_eq!(all.says("giant", None).await, names);
 
+    lost_members_and_full_blocks_are_explained(&kubeconfig, &client).await;
     graphs_are_written_in_both_versions(&client).await;
     let (code, _) = terminate(demo).await;
     assert_eq!(code, Some(0));
+}
+
+/// A gang that loses a member is told of with what holds the lost pod: the rack of its siblings, though others of the
+/// gang run in other racks. A group that grows beyond its block is told of that block.
+async fn lost_members_and_full_blocks_are_explained(kubeconfig: &Path, client: &Client) {
+    let (pods, nodes): (Api<Pod>, Api<Node>) = (Api::default_namespaced(client.clone()), Api::all(client.clone()));
+    let prefill = ListParams::default().labels("grove.io/podclique=llama-disagg-0-prefill");
+    let pod = pods.list(&prefill).await.unwrap().items.remove(0);
+    let host = pod.spec.as_ref().and_then(|spec| spec.node_name.clone()).unwrap();
+    let rack = host.rsplit_once('h').unwrap().0;
+    let cordon = |is_closed: bool| Patch::Merge(json!({"spec": {"unschedulable": is_closed}}));
+    let params = PatchParams::default();
+    nodes.patch(&host, &params, &cordon(true)).await.unwrap();
+    let name = pod.metadata.name.unwrap();
+    pods.delete(&name, &DeleteParams::default()).await.unwrap();
+    let gangs: Api<PodGang> = Api::default_namespaced(client.clone());
+    let reason = |reason: &'static str| {
+        move |gang: Option<&PodGang>| {
+            let pending = gang.and_then(|gang| gang.status.as_ref()?.pending.as_ref());
+            pending.is_some_and(|pending| pending.reason == reason)
+        }
+    };
+    let lost = await_condition(gangs.clone(), "llama-disagg-0", reason("NodesUnavailable"));
+    timeout(PATIENCE, lost).await.unwrap().unwrap();
+
+    let told = explain(kubeconfig, &["pcs", "llama-disagg"]).await;
+    let text = String::from_utf8(told.stdout).unwrap();
+    assert_eq!(told.status.code(), Some(1), "{text}");
+    assert!(text.starts_with("llama-disagg-0  DEGRADED 6/7 "), "{text}");
+    assert!(
+        text.contains(&format!("rack {rack}, where its pods run, has room for 0")),
+        "{text}"
+    );
+    assert!(text.contains(&format!("{host} (cordoned)")), "{text}");
+    let rows = text.lines().filter(|line| line.contains("room for 1 pod ")).count();
+    assert_eq!(rows, 1, "only that rack can take it: {text}");
+    let status = grove(kubeconfig, &["status", "llama-disagg"]).await;
+    let text = String::from_utf8(status.stdout).unwrap();
+    assert!(text.contains("Degraded 6/7, NodesUnavailable"), "{text}");
+    assert_eq!(status.status.code(), Some(1), "{text}");
+    let folder = tempfile::TempDir::new().unwrap();
+    let plugin = folder.path().join("kubectl-grove");
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_grove"), &plugin).unwrap();
+    let mut plugin = Command::new(plugin);
+    let status = plugin.arg("status").arg("--kubeconfig").arg(kubeconfig).output();
+    let text = String::from_utf8(timeout(PATIENCE, status).await.unwrap().unwrap().stdout).unwrap();
+    assert!(
+        text.ends_with("next: kubectl grove explain pcs llama-disagg -n default\n"),
+        "{text}"
+    );
+    assert!(
+        text.contains(&format!("block {}", rack.rsplit_once('r').unwrap().0)),
+        "{text}"
+    );
+
+    nodes.patch(&host, &params, &cordon(false)).await.unwrap();
+    let is_whole = |gang: Option<&PodGang>| {
+        let scheduled = gang.and_then(|gang| gang.status.as_ref()?.scheduled());
+        scheduled.is_some_and(|condition| condition.status == "True")
+    };
+    let whole = await_condition(gangs.clone(), "llama-disagg-0", is_whole);
+    timeout(PATIENCE, whole).await.unwrap().unwrap();
+
+    let groups: Api<PodCliqueScalingGroup> = Api::default_namespaced(client.clone());
+    let scale = Patch::Merge(json!({"spec": {"replicas": 12}}));
+    groups
+        .patch_scale("qwen-elastic-0-server", &params, &scale)
+        .await
+        .unwrap();
+    let full = await_condition(gangs, "qwen-elastic-0-server-9", reason("ReplicaPinned"));
+    timeout(PATIENCE, full).await.unwrap().unwrap();
+    let told = explain(kubeconfig, &["pg", "qwen-elastic-0-server-9"]).await;
+    let text = String::from_utf8(told.stdout).unwrap();
+    assert!(text.contains("racks in block z"), "{text}");
 }
 
 /// A graph that is written in the older version is read in both.

@@ -31,6 +31,7 @@ async fn commands_that_ask_a_cluster_print_what_is_kept() {
     let program = Path::new(env!("CARGO_BIN_EXE_grove"));
     let stage = Stage::new(program, &listener.kubeconfig("secret")).unwrap();
     stage.compare().await.unwrap();
+    stage.compare_followed(&cluster.client()).await.unwrap();
 }
 
 /// What is seen when a command is typed in the folder of the examples.
@@ -85,9 +86,39 @@ fn measurements_have_these_lines() {
         &["bench", "placement", "--nodes", "512"],
         &["bench", "plan", "--nodes", "40", "--sets", "5"],
         &["bench", "cases", "../crates/grove/tests/data/gang-cases"],
+        &["bench", "trace", "../crates/grove/tests/data/trace"],
     ]);
     let seen = number.replace_all(&seen, "N");
     matches("bench", &spaces.replace_all(&seen, " "));
+}
+
+/// What is typed first by who knows nothing, and what programs say that are to run inside of a cluster.
+#[test]
+fn help_is_printed_and_programs_without_a_cluster_say_so() {
+    matches(
+        "help",
+        &screens(&[&["--help"], &["bench", "--help"], &["topology", "--help"]]),
+    );
+    matches(
+        "programs",
+        &screens(&[
+            &["scheduler", "--help"],
+            &["scheduler", "--config", "plan/cluster.yaml"],
+            &["wait-for", "--help"],
+            &["wait-for", "--podcliques", "a-0-leader"],
+            &["wait-for", "--podcliques", "a-0-leader:2"],
+        ]),
+    );
+}
+
+/// The definitions are kept in the chart; which there are is kept here.
+#[test]
+fn definitions_are_printed() {
+    let seen = screen(&["crds"]);
+    let is_head =
+        |line: &&str| line.starts_with(['$', '(']) || line.starts_with("kind: ") || line.starts_with("  name: ");
+    let heads: Vec<&str> = seen.lines().filter(is_head).collect();
+    matches("crds", &heads.join("\n"));
 }
 
 #[test]

@@ -4,14 +4,18 @@
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use grove_api::PodGang;
 use kube::Client;
 use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams, PostParams};
 use kube::core::GroupVersionKind;
 use regex::Regex;
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
+use tokio::process::ChildStdout;
 
 /// Blocks, racks and feeds of the nodes that must be there. Some have no feed, and one has no rack.
 pub(crate) const NODES: [(&str, &[(&str, &str)]); 4] = [
@@ -31,6 +35,9 @@ pub(crate) const CAPACITY: [(&str, &str); 4] = [
     ("nvidia.com/gpu", "8"),
 ];
 
+/// An answer of a command that goes on, on a machine that compiles meanwhile.
+const FOLLOW_MAX: Duration = Duration::from_secs(60);
+
 /// Screens by the name of their file, each with the commands that are typed.
 const SCREENS: [(&str, &[&str]); 5] = [
     (
@@ -38,6 +45,7 @@ const SCREENS: [(&str, &[&str]); 5] = [
         &[
             "status",
             "status llama",
+            "status train",
             "status -n default",
             "status -A",
             "status -A -o json",
@@ -153,8 +161,32 @@ impl Stage {
         Ok(())
     }
 
-    /// What is seen when a command is typed, without what differs from day to day and from cluster to cluster.
-    pub(crate) async fn screen(&self, command: &str) -> Result<String> {
+    /// What a command that goes on prints: what there is, and again when something changes.
+    pub(crate) async fn compare_followed(&self, client: &Client) -> Result<()> {
+        let mut screens = String::new();
+        let gangs = Api::<PodGang>::namespaced(client.clone(), "models");
+        let commands = [
+            "status --watch",
+            "status train -o json --watch",
+            "explain pg train-0 --watch",
+        ];
+        for (round, command) in commands.into_iter().enumerate() {
+            let mut program = self.command(command);
+            let mut child = program.stdout(std::process::Stdio::piped()).spawn()?;
+            let mut lines = BufReader::new(child.stdout.take().context("it has an output")?).lines();
+            writeln!(screens, "$ grove {command}")?;
+            answer(&mut lines, &mut screens).await?;
+            let reason = ["Queued", "Preempting", "Queued"][round];
+            let patch = Patch::Merge(json!({"status": {"pending": {"reason": reason}}}));
+            gangs.patch_status("train-0", &PatchParams::default(), &patch).await?;
+            answer(&mut lines, &mut screens).await?;
+            child.kill().await?;
+        }
+        matches("watch", &lasting(&screens)?);
+        Ok(())
+    }
+
+    fn command(&self, command: &str) -> tokio::process::Command {
         let mut program = tokio::process::Command::new(&self.program);
         program
             .env_clear()
@@ -162,7 +194,12 @@ impl Stage {
             .env("KUBECONFIG", &self.kubeconfig)
             .args(command.split(' '))
             .kill_on_drop(true);
-        let output = program.output().await?;
+        program
+    }
+
+    /// What is seen when a command is typed, without what differs from day to day and from cluster to cluster.
+    pub(crate) async fn screen(&self, command: &str) -> Result<String> {
+        let output = self.command(command).output().await?;
         let mut seen = format!("$ grove {command}\n{}", String::from_utf8(output.stdout)?);
         for line in String::from_utf8(output.stderr)?.lines() {
             writeln!(seen, "! {line}")?;
@@ -174,6 +211,21 @@ impl Stage {
         )?;
         lasting(&seen)
     }
+}
+
+/// Adds one answer: a line of JSON, or a table up to the empty line after it.
+async fn answer(lines: &mut Lines<BufReader<ChildStdout>>, screens: &mut String) -> Result<()> {
+    let next = async {
+        loop {
+            let line = lines.next_line().await?.context("it goes on")?;
+            writeln!(screens, "{line}")?;
+            // Tables of `explain` have paragraphs; here there is one gang.
+            if line.is_empty() || line.starts_with('{') {
+                return anyhow::Ok(());
+            }
+        }
+    };
+    tokio::time::timeout(FOLLOW_MAX, next).await?
 }
 
 /// A text in which times and ages are words.

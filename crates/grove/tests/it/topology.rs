@@ -126,6 +126,11 @@ async fn topologies_are_listed_drawn_used_checked_and_discovered() {
     );
     let (_, said, _) = run(&kubeconfig, &["usage", "-o", "json"]).await;
     let uses: Value = serde_json::from_str(&said).unwrap();
+    assert_eq!(
+        (&uses["apiVersion"], &uses["kind"]),
+        (&json!("cli.grove.io/v1"), &json!("TopologyUsage"))
+    );
+    let uses = &uses["items"];
     assert_eq!((&uses[0]["isDefault"], &uses[0]["name"]), (&json!(true), &json!("w")));
 
     let (code, said, _) = run(&kubeconfig, &["check"]).await;
@@ -155,7 +160,7 @@ async fn topologies_are_listed_drawn_used_checked_and_discovered() {
     let (code, said, _) = run(&kubeconfig, &["check", "-o", "json"]).await;
     assert_eq!(code, Some(1));
     let findings: Value = serde_json::from_str(&said).unwrap();
-    assert_eq!(findings[0]["code"], "GT012");
+    assert_eq!(findings["items"][0]["code"], "GT012");
 }
 
 #[test]

@@ -3,6 +3,7 @@
 //! The reason is the smallest change under which the same solver would place the gang, tried from what only a person
 //! can change to what time may bring. Each try runs on a copy of the cluster, so explaining is dear; solving is not.
 
+mod scope;
 mod survey;
 mod words;
 
@@ -11,9 +12,10 @@ pub use survey::{Nearest, Obstacle};
 use std::cell::RefCell;
 
 use crate::cluster::Cluster;
-use crate::gang::{Gang, Pack, PodGroup};
+use crate::gang::{Gang, Pack, PodGroup, Replica};
 use crate::solve::{Budget, Outcome, Solver};
-use crate::topology::{Place, Tree};
+use crate::topology::ROOT;
+use scope::{Hold, Scope};
 use survey::{Members, fits_when_empty, may_open, nearest, room, verdict};
 
 /// What stands in the way.
@@ -114,10 +116,11 @@ struct Case<'a> {
     gang: &'a Gang,
     members: Members<'a>,
     scope: String,
-    /// The required level, its depth, and the place that bound pods hold the scope in.
+    /// The required level and its depth.
     level: Option<String>,
     depth: u8,
-    pin: Option<Place>,
+    /// The place that bound pods hold the scope in, and for whom they do; nothing lies outside of the root.
+    hold: Hold<'a>,
     /// Every part would fit alone.
     only_together: bool,
     nearest: Vec<Nearest>,
@@ -126,51 +129,30 @@ struct Case<'a> {
 impl<'a> Case<'a> {
     /// Finds the smallest scope that does not fit even alone; the gang itself if all do.
     fn new(cluster: &'a Cluster, mut trial: Cluster, gang: &'a Gang) -> Self {
-        let all: Members = gang
-            .pod_groups
-            .iter()
-            .filter(|pod_group| pod_group.missing() > 0)
-            .collect();
-        let mut scopes: Vec<(&str, &Pack, Members)> = Vec::new();
-        scopes.extend(
-            all.iter()
-                .map(|pod_group| (pod_group.name.as_str(), &pod_group.pack, vec![*pod_group])),
-        );
-        for (index, group) in gang.groups.iter().enumerate() {
-            let members = all
-                .iter()
-                .filter(|pod_group| pod_group.group == Some(index))
-                .copied()
-                .collect();
-            scopes.push((&group.name, &group.pack, members));
-        }
-        let alone = scopes
-            .into_iter()
-            .find(|(_, pack, members)| !members.is_empty() && !fits_alone(&mut trial, gang, pack, members));
-        let only_together = alone.is_none() && all.len() > 1;
-        let (scope, pack, members) = alone.unwrap_or((&gang.name, &gang.pack, all));
         let tree = &cluster.trees[gang.topology.0 as usize];
-        // An outer scope that requires a level confines the inner ones to it.
-        let level = [Some(pack), Some(&gang.pack)]
-            .into_iter()
-            .flatten()
-            .find_map(|pack| pack.required.clone());
-        let level = level.or_else(|| gang.replica.as_ref().map(|replica| replica.required.clone()));
+        let alone = Scope::inner(gang).into_iter().find(|scope| {
+            let members = scope.lacking();
+            !members.is_empty() && !fits_alone(&mut trial, gang, scope, &members)
+        });
+        let only_together = alone.is_none() && Scope::whole(gang).lacking().len() > 1;
+        let scope = alone.unwrap_or_else(|| Scope::whole(gang));
+        let members = scope.lacking();
+        let level = scope.level(cluster, tree).map(str::to_owned);
         let depth = level
             .as_ref()
             .and_then(|word| cluster.depth_of(tree, word))
             .unwrap_or(0);
-        let pin = pin(tree, gang, &members, depth);
-        let nearest = nearest(cluster, gang, &members, depth, pin);
+        let hold = scope.hold(cluster, tree);
+        let nearest = nearest(cluster, gang, &members, depth, hold.place);
         Case {
             cluster,
             trial: RefCell::new(trial),
             gang,
             members,
-            scope: scope.to_owned(),
+            scope: scope.name.to_owned(),
             level,
             depth,
-            pin,
+            hold,
             only_together,
             nearest,
         }
@@ -198,7 +180,7 @@ impl<'a> Case<'a> {
         if fits(&mut self.cluster.what_if(true, false), self.gang) {
             return (Reason::NodesUnavailable, self.say_unavailable());
         }
-        if self.pin.is_some() && self.fits_now(&unpinned(self.gang)) {
+        if self.hold.place != ROOT && self.fits_now(&unpinned(self.gang)) {
             return (Reason::ReplicaPinned, self.say_pinned());
         }
         match self.lacking_amount() {
@@ -258,22 +240,25 @@ fn fits(cluster: &mut Cluster, gang: &Gang) -> bool {
     )
 }
 
-/// Whether some pod-groups fit with one constraint, the rest of the gang left out.
-fn fits_alone(cluster: &mut Cluster, gang: &Gang, pack: &Pack, members: &Members) -> bool {
+/// Whether the pods that a scope lacks fit, the rest of the gang left out but for where it holds the scope.
+fn fits_alone(cluster: &mut Cluster, gang: &Gang, scope: &Scope, members: &Members) -> bool {
+    let tree = &cluster.trees[gang.topology.0 as usize];
+    let required = scope.level(cluster, tree).map(str::to_owned);
+    let hold = scope.hold(cluster, tree);
+    let replica = hold.node.map(|node| Replica {
+        required: tree.word(hold.place.depth).to_owned(),
+        bound: vec![node],
+    });
     let mut pod_groups: Vec<PodGroup> = members.iter().map(|pod_group| (*pod_group).clone()).collect();
-    if let [only] = pod_groups.as_mut_slice() {
-        only.pack = Pack::default();
-    }
     for pod_group in &mut pod_groups {
         pod_group.group = None;
     }
-    let outer = gang.pack.required.clone();
     let alone = Gang {
         name: gang.name.clone(),
         topology: gang.topology,
-        replica: gang.replica.clone(),
+        replica,
         pack: Pack {
-            required: pack.required.clone().or(outer),
+            required,
             preferred: None,
         },
         groups: Vec::new(),
@@ -300,16 +285,4 @@ fn unpinned(gang: &Gang) -> Gang {
         pod_group.bound.clear();
     }
     gang
-}
-
-/// Where bound pods hold a scope at a required depth.
-fn pin(tree: &Tree, gang: &Gang, members: &Members, depth: u8) -> Option<Place> {
-    let own = members.iter().flat_map(|pod_group| &pod_group.bound);
-    let others = gang.replica.iter().flat_map(|replica| &replica.bound);
-    let siblings = gang.pod_groups.iter().flat_map(|pod_group| &pod_group.bound);
-    let mut nodes = own.chain(others).chain(siblings).filter(|node| tree.is_linked(node.0));
-    // Which cells bound pods use is not known.
-    let depth = depth.min(tree.host_depth());
-    let first = tree.above(nodes.next()?.0, depth);
-    (depth > 0 && nodes.all(|node| tree.above(node.0, depth) == first)).then_some(first)
 }

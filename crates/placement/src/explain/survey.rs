@@ -6,7 +6,7 @@ use crate::cluster::Cluster;
 use crate::eligibility::Verdict;
 use crate::gang::{Gang, PodGroup};
 use crate::report::place_name;
-use crate::topology::{Place, ROOT};
+use crate::topology::Place;
 
 /// A domain that comes close.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,6 +19,25 @@ pub struct Nearest {
     pub wanted: u32,
     /// Nodes without room for it, by what stands in the way.
     pub nodes: Vec<(Obstacle, usize)>,
+}
+
+impl Nearest {
+    /// "room for 3 of 4 pods of workers"; where each finds room and only all of them together do not, it says so.
+    pub fn has(&self) -> String {
+        match self.wanted.saturating_sub(self.room) {
+            0 => "room for each of them alone".to_owned(),
+            _ => format!("room for {} of {} pods of {}", self.room, self.wanted, self.pod_group),
+        }
+    }
+
+    /// "room for 1 pod"
+    pub fn lacks(&self) -> String {
+        match self.wanted.saturating_sub(self.room) {
+            0 => "room for all of them together".to_owned(),
+            1 => "room for 1 pod".to_owned(),
+            pods => format!("room for {pods} pods"),
+        }
+    }
 }
 
 /// Why a node has no room for one more pod.
@@ -50,30 +69,22 @@ impl std::fmt::Display for Obstacle {
 /// The pod-groups of a scope that still miss pods.
 pub(super) type Members<'a> = Vec<&'a PodGroup>;
 
-/// The domains of a depth, those that come closest first. `pin` leaves only the one that the scope is held in.
-pub(super) fn nearest(
-    cluster: &Cluster,
-    gang: &Gang,
-    members: &Members,
-    depth: u8,
-    pin: Option<Place>,
-) -> Vec<Nearest> {
+/// The domains of a depth inside a place, those that come closest first.
+pub(super) fn nearest(cluster: &Cluster, gang: &Gang, members: &Members, depth: u8, within: Place) -> Vec<Nearest> {
     let tree = &cluster.trees[gang.topology.0 as usize];
-    let places: Vec<Place> = match pin {
-        Some(pin) => vec![tree.widen(pin, depth.min(pin.depth))],
-        None if depth == 0 => vec![ROOT],
-        None if depth == tree.host_depth() => inside_nodes(cluster, gang).map(|id| Place { depth, id }).collect(),
-        None if depth == tree.cell_depth() => {
-            let cells = |node: u32| (0..cluster.cells.count(node).max(1)).map(move |cell| tree.cell(node, cell as u8));
-            inside_nodes(cluster, gang).flat_map(cells).collect()
-        }
-        None => {
-            let inside = tree
-                .at_depth(depth)
-                .iter()
-                .filter(|id| !tree.domains[**id as usize].outside);
-            inside.map(|id| Place { depth, id: *id }).collect()
-        }
+    let inside = || inside_nodes(cluster, gang).filter(|node| tree.holds(within, *node));
+    let places: Vec<Place> = if depth.min(tree.host_depth()) <= within.depth {
+        vec![tree.widen(within, depth.min(within.depth))]
+    } else if depth == tree.host_depth() {
+        inside().map(|id| Place { depth, id }).collect()
+    } else if depth == tree.cell_depth() {
+        let cells = |node: u32| (0..cluster.cells.count(node).max(1)).map(move |cell| tree.cell(node, cell as u8));
+        inside().flat_map(cells).collect()
+    } else {
+        let mut domains = Vec::new();
+        tree.domains_within(within, depth, &mut domains);
+        domains.retain(|id| !tree.domains[*id as usize].outside);
+        domains.into_iter().map(|id| Place { depth, id }).collect()
     };
     let mut found: Vec<(u64, Nearest)> = places
         .iter()

@@ -5,7 +5,9 @@ use super::{Case, Proof, Reason, unpinned};
 use crate::cluster::Cluster;
 use crate::eligibility::Verdict;
 use crate::gang::{Gang, PodGroup, Replica};
+use crate::report::place_name;
 use crate::resources::Resource;
+use crate::topology::ROOT;
 
 /// The resource that every pod takes one of.
 const PODS: &str = "pods";
@@ -60,7 +62,7 @@ pub(super) fn topology_unavailable(cluster: &Cluster, gang: &Gang) -> Option<Pro
 }
 
 impl Case<'_> {
-    /// "4 pods of workers (8 gpu) in one rack"
+    /// "4 pods of workers (8 gpu each) in one rack"
     pub(super) fn demand(&self) -> String {
         let pods = |pod_group: &&PodGroup| {
             let pods = count(pod_group.missing() as usize, "pod");
@@ -74,7 +76,7 @@ impl Case<'_> {
         format!("{}{place}", pods.join(" and "))
     }
 
-    /// " (8 gpu, 4000 cpu)"; nothing for pods that ask for nothing. That each is one pod goes without saying.
+    /// " (8 gpu, 4000 cpu each)"; nothing for pods that ask for nothing. That each is one pod goes without saying.
     fn amounts(&self, pod_group: &PodGroup) -> String {
         let requests = self.cluster.requests(pod_group.shape).iter();
         let named = requests.map(|(resource, amount)| (self.cluster.resource_name(resource), amount));
@@ -82,6 +84,7 @@ impl Case<'_> {
         let amounts: Vec<String> = asked.map(|(name, amount)| format!("{amount} {name}")).collect();
         match amounts.is_empty() {
             true => String::new(),
+            false if pod_group.missing() > 1 => format!(" ({} each)", amounts.join(", ")),
             false => format!(" ({})", amounts.join(", ")),
         }
     }
@@ -96,9 +99,21 @@ impl Case<'_> {
         } else {
             String::new()
         };
+        let tree = &self.cluster.trees[self.gang.topology.0 as usize];
+        let held = self.hold.place;
         let where_ = match &self.level {
             None => "the cluster".to_owned(),
-            Some(level) if self.pin.is_some() => format!("{level} {}, where its pods run,", nearest.domain),
+            Some(level) if held.depth >= self.depth.min(tree.host_depth()) => {
+                format!("{level} {}, where its pods run,", nearest.domain)
+            }
+            Some(level) if held != ROOT => {
+                let (outer, name) = (tree.word(held.depth), place_name(self.cluster, tree, held));
+                let best = match self.nearest.len() {
+                    1 => format!("the only {level}"),
+                    many => format!("the best of {}", count(many, level)),
+                };
+                format!("{best} in {outer} {name}, where its pods run, {},", nearest.domain)
+            }
             Some(level) if self.nearest.len() == 1 => format!("the only {level}, {},", nearest.domain),
             Some(level) => format!("the best of {}, {},", count(self.nearest.len(), level), nearest.domain),
         };
@@ -155,7 +170,7 @@ impl Case<'_> {
 
     pub(super) fn say_too_large(&self) -> String {
         let empty = self.cluster.what_if(true, true);
-        let best = super::survey::nearest(&empty, self.gang, &self.members, self.depth, None)
+        let best = super::survey::nearest(&empty, self.gang, &self.members, self.depth, ROOT)
             .into_iter()
             .next();
         let level = self.level.as_deref().unwrap_or("cluster");
@@ -215,7 +230,7 @@ impl Case<'_> {
     }
 
     pub(super) fn say_pinned(&self) -> String {
-        let elsewhere = super::survey::nearest(self.cluster, self.gang, &self.members, self.depth, None);
+        let elsewhere = super::survey::nearest(self.cluster, self.gang, &self.members, self.depth, ROOT);
         let other = elsewhere.iter().find(|nearest| nearest.room >= nearest.wanted);
         let other = other.map_or(String::new(), |nearest| format!("; {} has room", nearest.domain));
         format!("needs {}; {}{other}", self.demand(), self.closest())
@@ -242,7 +257,12 @@ impl Case<'_> {
                     .get(resource)
                     .saturating_mul(u64::from(pod_group.missing()))
             };
-            self.gang.pod_groups.iter().map(of).sum()
+            self.hold
+                .pod_groups
+                .iter()
+                .copied()
+                .map(of)
+                .fold(0, u64::saturating_add)
         };
         let short = resources
             .into_iter()
@@ -264,8 +284,7 @@ impl Case<'_> {
                 .iter()
                 .any(|pod_group| verdict(self.cluster, pod_group, *node) == Verdict::Eligible)
         };
-        let place = self.pin.unwrap_or(crate::topology::ROOT);
-        nodes_in(self.cluster, self.gang, place)
+        nodes_in(self.cluster, self.gang, self.hold.place)
             .filter(open)
             .map(|node| self.cluster.ledger.free(node, resource).max(0) as u64)
             .sum()
@@ -301,8 +320,7 @@ impl Case<'_> {
                 _ => format!("{} (cordoned)", traits.name),
             }
         };
-        let place = self.pin.unwrap_or(crate::topology::ROOT);
-        nodes_in(self.cluster, self.gang, place)
+        nodes_in(self.cluster, self.gang, self.hold.place)
             .filter(closed)
             .map(name)
             .collect()

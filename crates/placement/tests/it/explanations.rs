@@ -113,8 +113,10 @@ fn show(proof: &Proof) -> String {
     for nearest in proof.nearest.iter().take(2) {
         let _ = writeln!(
             text,
-            "  near: {} has room for {} of {} {}",
-            nearest.domain, nearest.room, nearest.wanted, nearest.pod_group
+            "  near: {} has {}, lacks {}",
+            nearest.domain,
+            nearest.has(),
+            nearest.lacks()
         );
     }
     for change in &proof.would_fit_if {
@@ -296,13 +298,81 @@ fn scope_situations() -> Vec<(&'static str, Site, Gang)> {
     situations
 }
 
+/// Constraints inside constraints, held by pods that run in other racks of the block.
+fn nested_situations() -> Vec<(&'static str, Site, Gang)> {
+    let mut situations = Vec::new();
+    // All of it in one block: prefill runs in r1, the rest in r2.
+    let serving = |site: &mut Site, prefill: &[usize], decode: &[usize]| {
+        let nodes = |site: &Site, hosts: &[usize]| {
+            let node = |host: &usize| site.cluster.node(&format!("n{:02}", host + 1));
+            hosts.iter().filter_map(node).collect::<Vec<_>>()
+        };
+        site.occupy(prefill.iter().chain(decode).copied(), 8);
+        let mut first = rack(site.pod_group("prefill", 4, 8, Rules::default()));
+        first.bound = nodes(site, prefill);
+        let mut second = rack(site.pod_group("decode", 2, 8, Rules::default()));
+        second.bound = nodes(site, decode);
+        site.gang_of(Some("block"), vec![first, second])
+    };
+    let mut site = Site::new();
+    let gang = serving(&mut site, &[0, 1, 2], &[4, 5]);
+    site.set_host(3, |node| node.unschedulable = true);
+    situations.push((
+        "the host of a lost pod is cordoned, its siblings run in two racks",
+        site,
+        gang,
+    ));
+
+    let mut site = Site::new();
+    let gang = serving(&mut site, &[0, 1, 2], &[4, 5]);
+    site.occupy([3], 8);
+    situations.push(("another took the host of a lost pod", site, gang));
+
+    let mut site = Site::new();
+    let gang = serving(&mut site, &[], &[4, 5]);
+    site.occupy([0], 8);
+    situations.push((
+        "all pods of one pod-group are lost, the other holds the block",
+        site,
+        gang,
+    ));
+
+    let mut site = Site::new();
+    site.occupy(0..8, 8);
+    let mut pod_groups = vec![
+        site.pod_group("leader", 1, 8, Rules::default()),
+        site.pod_group("worker", 1, 8, Rules::default()),
+    ];
+    pod_groups.iter_mut().for_each(|pod_group| pod_group.group = Some(0));
+    let mut gang = site.gang_of(None, pod_groups);
+    gang.groups = vec![Group {
+        name: "server-1".to_owned(),
+        pack: Pack {
+            required: Some("rack".to_owned()),
+            preferred: None,
+        },
+    }];
+    let bound = [0, 1, 4, 5].map(|host| site.cluster.node(&format!("n{:02}", host + 1)));
+    gang.replica = Some(Replica {
+        required: "block".to_owned(),
+        bound: bound.into_iter().flatten().collect(),
+    });
+    situations.push((
+        "a scaled gang in one rack must join its replica in a full block",
+        site,
+        gang,
+    ));
+    situations
+}
+
 #[test]
 fn every_refusal_says_what_is_needed_what_comes_closest_and_what_would_help() {
     let mut text = String::new();
     let situations = capacity_situations()
         .into_iter()
         .chain(node_situations())
-        .chain(scope_situations());
+        .chain(scope_situations())
+        .chain(nested_situations());
     for (title, site, gang) in situations {
         let proof = explain(&site.cluster, &gang).unwrap_or_else(|| panic!("{title}: it fits"));
         let _ = writeln!(text, "# {title}\n{}", show(&proof));

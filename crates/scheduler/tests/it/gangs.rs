@@ -106,7 +106,7 @@ async fn a_gang_that_waits_tells_what_it_needs_and_who_holds_it() {
     world.await_scheduled("next-0", ("False", "InsufficientCapacity")).await;
     let status = world.gang("next-0").await.status.expect("a status");
     let pending = status.pending.expect("a reason");
-    let need = "2 pods of next-0-a (8 nvidia.com/gpu) in one rack";
+    let need = "2 pods of next-0-a (8 nvidia.com/gpu each) in one rack";
     assert_eq!(pending.need.as_deref(), Some(need));
     let blockers: Vec<_> = pending.nearest.iter().map(|near| near.blockers.as_slice()).collect();
     assert_eq!(

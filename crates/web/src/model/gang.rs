@@ -1,6 +1,6 @@
 //! A gang as the page tells of it: its state, what it asks for scope by scope, where it is, or why it waits.
 
-use grove_api::conditions::podgang::{INITIALIZED, SCHEDULED};
+use grove_api::conditions::podgang::INITIALIZED;
 use grove_api::labels::annotation;
 use grove_api::podgang::{GangTopologyConstraint, PendingExplanation, PodGangPhase, PodGangStatus, ScopePlacement};
 use grove_api::{PodGang, labels};
@@ -19,6 +19,8 @@ pub enum GangState {
     /// Its pods are being created.
     Forming,
     Pending,
+    /// It was placed whole and has lost members since; the others run.
+    Degraded,
     Starting,
     Running,
 }
@@ -131,6 +133,9 @@ impl GangView {
 }
 
 fn state(status: &PodGangStatus) -> GangState {
+    if status.is_degraded() {
+        return GangState::Degraded;
+    }
     let mut initialized = status.conditions.iter().filter(|one| one.type_ == INITIALIZED);
     let is_formed = initialized.next().is_some_and(|condition| condition.status == "True");
     match status.phase {
@@ -142,8 +147,7 @@ fn state(status: &PodGangStatus) -> GangState {
 }
 
 fn since(status: &PodGangStatus) -> Option<Timestamp> {
-    let mut scheduled = status.conditions.iter().filter(|one| one.type_ == SCHEDULED);
-    scheduled.next().map(|condition| condition.last_transition_time.0)
+    status.scheduled().map(|condition| condition.last_transition_time.0)
 }
 
 fn scopes(gang: &PodGang, topology: Option<&Topology>) -> Vec<ScopeView> {

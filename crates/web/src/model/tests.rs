@@ -191,6 +191,13 @@ fn a_gang_that_waits_carries_its_proof() {
     assert_eq!(told["gangs"][0]["pending"]["nearest"][0]["domain"], "z1r1");
     map.see_gang(&key("g"), Some(gang("g", json!({"phase": "Pending"}))));
     assert_eq!(map.take_change().gangs[0].state, GangState::Forming);
+    let lost = json!({"type": "Scheduled", "status": "False", "reason": "MembersMissing", "message": "m",
+        "lastTransitionTime": "2026-01-01T00:00:00Z"});
+    map.see_gang(
+        &key("g"),
+        Some(gang("g", json!({"phase": "Pending", "conditions": [lost]}))),
+    );
+    assert_eq!(map.take_change().gangs[0].state, GangState::Degraded);
 }
 
 #[test]

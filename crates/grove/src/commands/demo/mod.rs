@@ -29,7 +29,7 @@ use crate::commands::cluster::Nodes;
 use crate::commands::scheduler;
 use crate::embedded::{self, Embedded, Wanted};
 use crate::exit::{self, Failure};
-use crate::racks::{LEVELS, Racks};
+use crate::racks::{LEVELS, NODES_MAX, Racks};
 use crate::{client, controllers};
 use story::Story;
 
@@ -45,12 +45,28 @@ pub(crate) struct Args {
     /// End when the story is told
     #[arg(long)]
     once: bool,
-    /// How many nodes
-    #[arg(long, value_name = "N", default_value = "64", value_parser = clap::value_parser!(u16).range(1..=10_000))]
-    nodes: u16,
+    /// How many nodes: 32 at least, rounded up to a multiple of 16
+    #[arg(long, value_name = "N", default_value = "64", value_parser = nodes)]
+    nodes: usize,
     /// The address to listen on; port 0 takes a free one
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:0", value_parser = embedded::address)]
     listen: SocketAddr,
+}
+
+/// A group that is to grow must not find itself in half a block, and with one block the graph finds no room: better said
+/// at once than after half a minute.
+const NODES_MIN: usize = 32;
+const NODES_STEP: usize = 16;
+
+fn nodes(text: &str) -> Result<usize, String> {
+    match text.parse::<usize>() {
+        Err(_) => Err("not a number of nodes".to_owned()),
+        Ok(few) if few < NODES_MIN => Err(format!(
+            "the workloads of the demo need {NODES_MIN} nodes; grove cluster --nodes {few} starts a cluster without them"
+        )),
+        Ok(many) if many > NODES_MAX => Err(format!("at most {NODES_MAX} nodes fit here")),
+        Ok(nodes) => Ok(nodes.next_multiple_of(NODES_STEP)),
+    }
 }
 
 pub(crate) fn run(args: &Args) -> ExitCode {
@@ -58,17 +74,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
         Ok(runtime) => runtime,
         Err(error) => return exit::usage(Err(error)),
     };
-    let told = runtime.block_on(async {
-        // From the first moment on: whoever ends it early leaves no credentials behind either.
-        tokio::select! {
-            told = tell(args) => told,
-            stopped = exit::told_to_stop() => match args.once {
-                true => Err(anyhow!("told to stop")),
-                false => stopped,
-            },
-        }
-    });
-    match told {
+    match runtime.block_on(show(args)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("the demo did not come to its end: {}", exit::one_line(error));
@@ -77,9 +83,33 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     }
 }
 
-async fn tell(args: &Args) -> Result<()> {
+async fn show(args: &Args) -> Result<()> {
+    // From the first moment on: whoever ends it early leaves no credentials behind either.
+    let (embedded, running) = tokio::select! {
+        told = tell(args) => told?,
+        stopped = exit::told_to_stop() => return match args.once {
+            true => Err(anyhow!("told to stop")),
+            false => stopped,
+        },
+    };
+    let told = match args.once {
+        true => Ok(()),
+        false => {
+            look_around(&running.page_address, &embedded);
+            tokio::select! {
+                told = exit::told_to_stop() => told,
+                ended = embedded.cluster.failed() => Err(ended.into()),
+            }
+        }
+    };
+    running.stop().await;
+    told
+}
+
+/// Starts everything and tells the story to its end.
+async fn tell(args: &Args) -> Result<(Embedded, Running)> {
     let begun = Instant::now();
-    let nodes = Nodes::Count(args.nodes.into()).specs()?;
+    let nodes = Nodes::Count(args.nodes).specs()?;
     let shape = shape(&nodes);
     let wanted = Wanted {
         nodes,
@@ -88,7 +118,7 @@ async fn tell(args: &Args) -> Result<()> {
     };
     let embedded = Embedded::start(wanted).await?;
     let client = embedded.cluster.client();
-    let rack = Racks::holding(args.nodes.into()).hosts;
+    let rack = Racks::holding(args.nodes).hosts;
     let story = Story::new(client.clone(), begun, STEP_MAX, rack);
     story.tell("cluster", &shape);
     install(&client).await?;
@@ -103,17 +133,7 @@ async fn tell(args: &Args) -> Result<()> {
     story.tell("topology", &format!("{DEFAULT_TOPOLOGY_NAME}: {topology}"));
     story.tell("ready", &format!("the map is at {}", running.page_address));
     story.run().await?;
-    if args.once {
-        running.stop().await;
-        return Ok(());
-    }
-    look_around(&running.page_address, &embedded);
-    let told = tokio::select! {
-        told = exit::told_to_stop() => told,
-        ended = embedded.cluster.failed() => Err(ended.into()),
-    };
-    running.stop().await;
-    told
+    Ok((embedded, running))
 }
 
 fn look_around(page: &str, embedded: &Embedded) {

@@ -7,9 +7,8 @@ mod better;
 
 use std::process::ExitCode;
 
-use grove_api::conditions::podgang::SCHEDULED;
 use grove_api::podgang::{PendingExplanation, ScopePlacement, Waiting};
-use grove_api::{ClusterTopology, PodCliqueSet, PodGang, labels};
+use grove_api::{ClusterTopology, PodClique, PodCliqueSet, PodGang, labels};
 use grove_topology::Topology;
 use jiff::Timestamp;
 use kube::api::{Api, ListParams};
@@ -18,6 +17,7 @@ use kube::{Client, ResourceExt};
 use serde::Serialize;
 
 use crate::client::Cluster;
+use crate::commands::status::{Part, members};
 use crate::exit::{self, Failure};
 use crate::follow::{Screen, follow, kept, objects};
 use crate::look::{Look, Tone};
@@ -67,6 +67,9 @@ enum Kind {
 struct Item {
     gang: String,
     state: &'static str,
+    /// Of a gang that lost members: its pods that have a node, and those that it should have.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    members: Option<Part>,
     /// Since when it is so.
     #[serde(skip_serializing_if = "Option::is_none")]
     since: Option<Timestamp>,
@@ -105,8 +108,7 @@ async fn answer(args: &Args, clock: fn() -> Timestamp) -> Result<ExitCode, Failu
     if args.watch {
         return watch(&cluster, args, clock).await;
     }
-    let topologies = topologies(&cluster.client, &gangs).await;
-    let mut items: Vec<Item> = gangs.iter().map(|gang| item(gang, &topologies)).collect();
+    let mut items = items(&cluster.client, &gangs).await;
     if args.deep {
         let mut today = Today::read(&cluster.client).await.map_err(failed)?;
         for (item, gang) in items.iter_mut().zip(&gangs).filter(|(item, _)| item.state == RUNNING) {
@@ -131,9 +133,7 @@ async fn watch(cluster: &Cluster, args: &Args, clock: fn() -> Timestamp) -> Resu
     };
     let (gangs, changes) = kept::<PodGang>(Api::namespaced(cluster.client.clone(), args.namespace(cluster)), asked);
     follow(vec![changes], Screen::new(args.output), async |screen| {
-        let gangs = objects(&gangs);
-        let topologies = topologies(&cluster.client, &gangs).await;
-        let items = gangs.iter().map(|gang| item(gang, &topologies)).collect();
+        let items = items(&cluster.client, &objects(&gangs)).await;
         screen.show(&Answer::new("Explanation", clock(), items), table)
     })
     .await?;
@@ -164,6 +164,30 @@ async fn gangs(cluster: &Cluster, args: &Args) -> Result<Vec<PodGang>, Failure> 
         return Err(Failure::Usage(not_found((args.kind, &args.name), namespace, &known)));
     }
     Ok(found)
+}
+
+/// Where each gang stands.
+async fn items(client: &Client, gangs: &[PodGang]) -> Vec<Item> {
+    let topologies = topologies(client, gangs).await;
+    let mut items = Vec::new();
+    for gang in gangs {
+        let mut item = item(gang, &topologies);
+        if item.state == DEGRADED {
+            item.members = Some(members(gang, &cliques(client, gang).await));
+        }
+        items.push(item);
+    }
+    items
+}
+
+/// The cliques whose pods a gang holds. Whoever may not read them does without.
+async fn cliques(client: &Client, gang: &PodGang) -> Vec<PodClique> {
+    let api: Api<PodClique> = Api::namespaced(client.clone(), &gang.namespace().unwrap_or_default());
+    let mut cliques = Vec::new();
+    for group in &gang.spec.pod_groups {
+        cliques.extend(api.get_opt(&group.name).await.ok().flatten());
+    }
+    cliques
 }
 
 /// The topologies that the gangs use, for their words. Whoever may not read them does without.
@@ -218,6 +242,8 @@ fn not_found((kind, name): (Kind, &String), namespace: &str, known: &[String]) -
 
 const RUNNING: &str = "Running";
 const PENDING: &str = "Pending";
+/// It was placed whole and has lost members since; the others run.
+const DEGRADED: &str = "Degraded";
 
 /// What a gang asks of each level of each of its scopes.
 fn asked(gang: &PodGang, topologies: &[Topology], place: &ScopePlacement) -> Option<&'static str> {
@@ -250,12 +276,17 @@ fn asked(gang: &PodGang, topologies: &[Topology], place: &ScopePlacement) -> Opt
 
 fn item(gang: &PodGang, topologies: &[Topology]) -> Item {
     let status = gang.status.clone().unwrap_or_default();
-    let scheduled = status.conditions.iter().find(|condition| condition.type_ == SCHEDULED);
+    let scheduled = status.scheduled();
     let is_running = scheduled.is_some_and(|condition| condition.status == "True");
     let unseen = "no scheduler has looked at it yet; is one running?";
     Item {
         gang: gang.name_any(),
-        state: if is_running { RUNNING } else { PENDING },
+        state: match is_running {
+            true => RUNNING,
+            false if status.is_degraded() => DEGRADED,
+            false => PENDING,
+        },
+        members: None,
         since: scheduled.map(|condition| condition.last_transition_time.0),
         message: scheduled.map_or(unseen.to_owned(), |condition| condition.message.clone()),
         score: status.placement_score,
@@ -281,22 +312,23 @@ fn table(answer: &Answer<Item>, look: Look) -> String {
         .items
         .iter()
         .map(|item| match &item.pending {
-            Some(pending) if item.state == PENDING => waiting(item, pending, (now, look)),
-            _ if item.state == PENDING => format!("{}  {}", head(item, now, look), item.message),
+            Some(pending) if item.state != RUNNING => waiting(item, pending, (now, look)),
+            _ if item.state != RUNNING => format!("{}  {}", head(item, now, look), item.message),
             _ => running(item, now, look),
         })
         .collect();
     paragraphs.join("\n\n")
 }
 
-/// "train-0  PENDING 4m12s"
+/// "train-0  PENDING 4m12s", "train-0  DEGRADED 6/7 12s"
 fn head(item: &Item, now: Timestamp, look: Look) -> String {
     let age = item
         .since
         .map(|since| format!(" {}", age(since, now)))
         .unwrap_or_default();
     let tone = if item.state == RUNNING { Tone::Good } else { Tone::Warn };
-    let state = look.paint(tone, &item.state.to_uppercase());
+    let members = item.members.map(|members| format!(" {members}")).unwrap_or_default();
+    let state = look.paint(tone, &format!("{}{members}", item.state.to_uppercase()));
     format!("{}  {state}{age}", look.paint(Tone::Head, &item.gang))
 }
 
@@ -323,6 +355,10 @@ fn waiting(item: &Item, pending: &PendingExplanation, (now, look): (Timestamp, L
     if !pending.would_fit_if.is_empty() {
         lines.push(format!("  would run if  {}", pending.would_fit_if.join(" | ")));
     }
+    if !item.scopes.is_empty() {
+        lines.push("  its other pods run in".to_owned());
+        lines.extend(places(item));
+    }
     lines.join("\n")
 }
 
@@ -336,6 +372,16 @@ fn running(item: &Item, now: Timestamp, look: Look) -> String {
         _ => "well placed",
     };
     let mut lines = vec![format!("{}  {quality}{score}", head(item, now, look))];
+    lines.extend(places(item));
+    if let Some((_, regret)) = item.message.split_once("; ") {
+        lines.push(format!("  then  {regret}"));
+    }
+    lines.extend(item.today.iter().map(|today| format!("  now   {today}")));
+    lines.join("\n")
+}
+
+/// The lines of a table that tells where the parts of a gang are.
+fn places(item: &Item) -> Vec<String> {
     let rows: Vec<Vec<String>> = item
         .scopes
         .iter()
@@ -344,12 +390,7 @@ fn running(item: &Item, now: Timestamp, look: Look) -> String {
             row([&place.scope, &place.level, &domains, asked.unwrap_or_default()])
         })
         .collect();
-    lines.extend(columns(&rows).lines().map(|line| format!("  {line}")));
-    if let Some((_, regret)) = item.message.split_once("; ") {
-        lines.push(format!("  then  {regret}"));
-    }
-    lines.extend(item.today.iter().map(|today| format!("  now   {today}")));
-    lines.join("\n")
+    columns(&rows).lines().map(|line| format!("  {line}")).collect()
 }
 
 #[cfg(test)]
@@ -397,6 +438,20 @@ mod tests {
         assert_eq!(
             told(status),
             "train-0  RUNNING 4m12s  well placed  score 1.00\n  train-0  rack  r1"
+        );
+    }
+
+    #[test]
+    fn a_gang_that_lost_members_tells_why_they_wait_and_where_the_others_run() {
+        let mut lost = condition("False");
+        lost["reason"] = json!("MembersMissing");
+        let placement = json!([{"scope": "train-0", "level": "rack", "domains": ["r1"]}]);
+        let pending = json!({"reason": "ReplicaPinned", "message": "r1 is full", "waiting": "Wait"});
+        let status = json!({"conditions": [lost], "placement": placement, "pending": pending});
+        assert_eq!(
+            told(status),
+            "train-0  DEGRADED 4m12s  ReplicaPinned: r1 is full\n  it is placed as soon as it fits\n  \
+             its other pods run in\n  train-0  rack  r1"
         );
     }
 

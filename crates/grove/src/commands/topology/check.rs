@@ -7,7 +7,7 @@ use grove_topology::survey::{Finding, Severity, check_capacity, check_constraint
 use super::read::Seen;
 use crate::exit::{self, Failure};
 use crate::look::{Look, Tone};
-use crate::output::{self, Format};
+use crate::output::{self, Answer, Format};
 
 pub(super) fn print(seen: &Seen, strict: bool, format: Format) -> Result<ExitCode, Failure> {
     let topologies = seen.topologies();
@@ -28,8 +28,10 @@ pub(super) fn print(seen: &Seen, strict: bool, format: Format) -> Result<ExitCod
         seen.nodes.len(),
         seen.sets.len()
     );
-    output::print(format, &findings, |findings, look| table(findings, checked, look))?;
-    let is_failed = findings
+    let answer = Answer::new("TopologyCheck", seen.at, findings);
+    output::print(format, &answer, |answer, look| table(&answer.items, checked, look))?;
+    let is_failed = answer
+        .items
         .iter()
         .any(|finding| strict || finding.severity == Severity::Fail);
     Ok(if is_failed {

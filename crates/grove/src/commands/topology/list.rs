@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::read::Seen;
 use crate::exit::Failure;
 use crate::look::Look;
-use crate::output::{self, Format, headed, row};
+use crate::output::{self, Answer, Format, headed, row};
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -38,7 +38,8 @@ pub(super) fn print(seen: &Seen, format: Format) -> Result<ExitCode, Failure> {
             ready,
         }
     });
-    output::print(format, &lines.collect::<Vec<_>>(), |lines, look| table(lines, look))?;
+    let answer = Answer::new("TopologyList", seen.at, lines.collect());
+    output::print(format, &answer, |answer, look| table(&answer.items, look))?;
     Ok(ExitCode::SUCCESS)
 }
 

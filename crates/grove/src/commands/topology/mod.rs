@@ -10,6 +10,8 @@ mod usage;
 
 use std::process::ExitCode;
 
+use jiff::Timestamp;
+
 use crate::client::Cluster;
 use crate::exit::{self, Failure};
 use crate::output::Format;
@@ -65,7 +67,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
 
 async fn answer(args: &Args) -> Result<ExitCode, Failure> {
     let cluster = Cluster::reach(&args.target).await?;
-    let seen = Seen::read(&cluster, args.topology_domain_name.clone()).await?;
+    let seen = Seen::read(&cluster, args.topology_domain_name.clone(), Timestamp::now()).await?;
     match &args.command {
         Command::List => list::print(&seen, args.output),
         Command::Tree { name, depth } => tree::print(&seen, (name, depth.as_deref()), args.output),

@@ -9,6 +9,7 @@ use grove_kubeplace::requests;
 use grove_topology::survey::{Amounts, Capacity, NodeLabels};
 use grove_topology::usage::Usage;
 use grove_topology::{Resolution, Topologies, Topology, TopologyKind};
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{Api, ListParams};
 use kube::{Client, Resource, ResourceExt};
@@ -26,12 +27,18 @@ pub(super) struct Seen {
     objects: Topologies,
     pub(super) sets: Vec<PodCliqueSet>,
     pub(super) nodes: Vec<NodeLabels>,
+    /// When it was read.
+    pub(super) at: Timestamp,
     /// What each node has for pods.
     rooms: BTreeMap<String, Amounts>,
 }
 
 impl Seen {
-    pub(super) async fn read(cluster: &Cluster, topology_domain_name: Option<String>) -> Result<Self, Failure> {
+    pub(super) async fn read(
+        cluster: &Cluster,
+        topology_domain_name: Option<String>,
+        at: Timestamp,
+    ) -> Result<Self, Failure> {
         let failed = |error| cluster.failed(error);
         let client = &cluster.client;
         let nodes = list::<Node>(client).await.map_err(failed)?;
@@ -49,6 +56,7 @@ impl Seen {
             objects,
             sets: list(client).await.map_err(failed)?,
             nodes: nodes.into_iter().map(node).collect(),
+            at,
             rooms,
         })
     }

@@ -7,7 +7,7 @@ use grove_topology::survey::{self, Domain};
 use super::read::Seen;
 use crate::exit::Failure;
 use crate::look::Look;
-use crate::output::{self, Format};
+use crate::output::{self, Answer, Format};
 use crate::words::proposal;
 
 pub(super) fn print(seen: &Seen, (name, depth): (&str, Option<&str>), format: Format) -> Result<ExitCode, Failure> {
@@ -28,7 +28,8 @@ pub(super) fn print(seen: &Seen, (name, depth): (&str, Option<&str>), format: Fo
         }
         cut_below(&mut domains, depth);
     }
-    output::print(format, &domains, |domains, look| table(domains, look))?;
+    let answer = Answer::new("TopologyTree", seen.at, domains);
+    output::print(format, &answer, |answer, look| table(&answer.items, look))?;
     Ok(ExitCode::SUCCESS)
 }
 

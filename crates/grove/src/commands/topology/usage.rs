@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::read::Seen;
 use crate::exit::Failure;
 use crate::look::Look;
-use crate::output::{self, Format, headed, row};
+use crate::output::{self, Answer, Format, headed, row};
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -31,7 +31,8 @@ pub(super) fn print(seen: &Seen, format: Format) -> Result<ExitCode, Failure> {
             name: user.set.name.clone(),
         })
     });
-    output::print(format, &uses.collect::<Vec<_>>(), |uses, look| table(uses, look))?;
+    let answer = Answer::new("TopologyUsage", seen.at, uses.collect());
+    output::print(format, &answer, |answer, look| table(&answer.items, look))?;
     Ok(ExitCode::SUCCESS)
 }
 
