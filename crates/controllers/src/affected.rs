@@ -4,13 +4,14 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use grove_api::podcliqueset::{PodCliqueSetStatus, PodCliqueSetUpdateProgress};
+use grove_api::podcliqueset::{CliqueStartupType, PodCliqueSetStatus, PodCliqueSetUpdateProgress};
 use grove_api::{
     ClusterTopology, ClusterTopologyBinding, ComputeDomain, PodClique, PodCliqueScalingGroup, PodCliqueSet, PodGang,
     TopologyDomain, labels,
 };
 use grove_runtime::{Change, ObjectKey};
 use grove_topology::{TopologyKind, resolve};
+use grove_workload::availability::group_minimum;
 use grove_workload::expand::has_mnnvl_group;
 use grove_workload::names;
 use k8s_openapi::api::apps::v1::ControllerRevision;
@@ -134,9 +135,17 @@ fn parts(groups: &[Arc<PodCliqueScalingGroup>], cliques: &[Arc<PodClique>]) -> V
 impl Affects for PodCliqueScalingGroup {
     const BURSTS: bool = true;
 
-    fn affected(change: &Change<Self>, _: &View) -> Vec<Key> {
+    fn affected(change: &Change<Self>, view: &View) -> Vec<Key> {
         let mut keys = vec![Key::Group(change.key.clone())];
         let (old, new) = (change.old.as_deref(), change.new.as_deref());
+        let waited_for = |group: Option<&Self>| group.map(group_minimum);
+        if waited_for(old) != waited_for(new) {
+            keys.extend(
+                old.or(new)
+                    .into_iter()
+                    .flat_map(|group| that_wait(&group.metadata, view)),
+            );
+        }
         for group in [old, new].into_iter().flatten() {
             keys.extend(Key::set_of(&group.metadata).map(Key::Set));
             if is_structural(old, new) || old.map(breached) != new.map(breached) {
@@ -182,8 +191,33 @@ impl Affects for PodClique {
         if scheduled(old) != scheduled(new) {
             keys.extend(new.into_iter().flat_map(|clique| waiting_for_base(clique, view)));
         }
+        // One that is not there yet has, or will have, pods.
+        let is_parent = |clique: Option<&Self>| {
+            let stays = clique.filter(|clique| clique.metadata.deletion_timestamp.is_none());
+            stays.is_none_or(|clique| clique.spec.replicas > 0)
+        };
+        if is_parent(old) != is_parent(new) {
+            keys.extend(
+                old.or(new)
+                    .into_iter()
+                    .flat_map(|clique| that_wait(&clique.metadata, view)),
+            );
+        }
         keys
     }
+}
+
+/// The scaling groups of a replica whose cliques start in an order: whom they wait for depends on how many replicas
+/// the others have. Standalone cliques are written with their replica.
+fn that_wait(meta: &ObjectMeta, view: &View) -> Vec<Key> {
+    let Some(Key::Replica(set, replica)) = Key::replica_of(meta) else {
+        return vec![];
+    };
+    let order = view.sets.get(&set).map(|set| set.spec.template.clique_startup_type);
+    if order.is_none_or(|order| order == CliqueStartupType::AnyOrder) {
+        return vec![];
+    }
+    parts(&view.groups.of_part(&set_shelf(&set), replica), &[])
 }
 
 /// The cliques whose gates wait until the base gang, of which this clique is a part, is scheduled.

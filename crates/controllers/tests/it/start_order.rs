@@ -2,9 +2,11 @@
 //!
 //! The init container that waits is run for real, by what the API says of the cliques before it.
 
+use grove_api::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
+use serde_json::json;
 
 use crate::support::World;
 use crate::support::workloads::{Minimum, Order, workload};
@@ -104,6 +106,62 @@ async fn rights_are_given_only_where_something_waits() {
     let role = world.get::<Role>("grove.io:pcs:w").await;
     let rule = &role.rules.expect("rules")[0];
     let names = rule.resource_names.clone().expect("names");
-    assert_eq!(names, ["w-0-pc-a", "w-0-sg-x-0-pc-c", "w-0-sg-x-1-pc-c"]);
+    let members = [
+        "w-0-sg-x-0-pc-b",
+        "w-0-sg-x-0-pc-c",
+        "w-0-sg-x-1-pc-b",
+        "w-0-sg-x-1-pc-c",
+    ];
+    assert_eq!(names[0], "w-0-pc-a");
+    assert_eq!(names[1..], members, "who waits, and who is waited for");
     assert_eq!(rule.resources.as_deref(), Some(&["podcliques".to_owned()][..]));
+}
+
+/// One pod of `a`, and of `b` and `c`, each in a scaling group of its own.
+fn abc(order: &str) -> PodCliqueSet {
+    let clique = |name: &str, after: &[&str]| {
+        let pod = json!({"containers": [{"name": "main", "image": "one"}]});
+        json!({"name": name, "spec": {"roleName": name, "replicas": 1, "minAvailable": 1, "podSpec": pod,
+            "startsAfter": after}})
+    };
+    let group = |name: &str, clique: &str| json!({"name": name, "cliqueNames": [clique]});
+    let after = |names: &[&'static str]| match order {
+        "Explicit" => names.to_vec(),
+        _ => vec![],
+    };
+    let template = json!({
+        "cliqueStartupType": format!("CliqueStartupType{order}"),
+        "cliques": [clique("a", &[]), clique("b", &after(&["a"])), clique("c", &after(&["a", "b"]))],
+        "podCliqueScalingGroups": [group("x", "b"), group("y", "c")],
+    });
+    let set = json!({"apiVersion": "grove.io/v1alpha1", "kind": "PodCliqueSet", "metadata": {"name": "w"},
+        "spec": {"replicas": 1, "template": template}});
+    serde_json::from_value(set).expect("a set")
+}
+
+/// Who is waited for depends on the numbers of others: who has none is waited for no more, until it is back.
+#[tokio::test(start_paused = true)]
+async fn what_is_scaled_to_zero_is_no_parent_until_it_is_back() {
+    let world = World::with_places(10).await;
+    world.create(&abc("Explicit")).await;
+    world.settle().await;
+    let after = async |clique: &str| {
+        let clique = world.all::<PodClique>().get_opt(clique).await.expect("an answer");
+        clique.map(|clique| clique.spec.starts_after).unwrap_or_default()
+    };
+    assert_eq!(after("w-0-y-0-c").await, ["w-0-a", "w-0-x-0-b"]);
+    world.scale::<PodCliqueScalingGroup>("w-0-x", 0).await;
+    world.settle().await;
+    assert_eq!(after("w-0-y-0-c").await, ["w-0-a"]);
+    world.scale::<PodClique>("w-0-a", 0).await;
+    world.settle().await;
+    assert!(after("w-0-y-0-c").await.is_empty());
+    world.scale::<PodCliqueScalingGroup>("w-0-x", 1).await;
+    world.settle().await;
+    assert_eq!(after("w-0-y-0-c").await, ["w-0-x-0-b"]);
+    assert!(after("w-0-x-0-b").await.is_empty());
+    world.scale::<PodClique>("w-0-a", 1).await;
+    world.settle().await;
+    assert_eq!(after("w-0-x-0-b").await, ["w-0-a"]);
+    assert_eq!(world.ready().await, 3);
 }
