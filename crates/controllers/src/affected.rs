@@ -62,11 +62,15 @@ impl Affects for PodCliqueSet {
         let mut keys = Vec::new();
         let (old, new) = (change.old.as_deref(), change.new.as_deref());
         if is_structural(old, new) {
-            keys.push(Key::Set(change.key.clone()));
             keys.extend(old.and_then(|set| topology::leaving_with(set, view)));
         }
         let status = |set: Option<&Self>| set.and_then(|set| set.status.clone());
-        match turns(status(old).as_ref(), status(new).as_ref()) {
+        let (before, now) = (status(old), status(new));
+        // A status that somebody else wrote is found wrong only by looking.
+        if is_structural(old, new) || before != now {
+            keys.push(Key::Set(change.key.clone()));
+        }
+        match turns(before.as_ref(), now.as_ref()) {
             Turns::Same => {}
             Turns::All => keys.extend(all_parts(&change.key, view)),
             Turns::Of(replicas) => keys.extend(
