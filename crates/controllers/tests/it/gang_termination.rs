@@ -76,3 +76,38 @@ async fn pain_kai_1103_what_has_recovered_is_not_torn_down_on_old_news() {
     world.pass(60).await;
     assert_eq!(kept(&world, "w-0", &before).await, 9, "nor when the news has come");
 }
+
+/// What was asked for besides the template survives: an autoscaler's number, and that of somebody with `kubectl scale`.
+async fn comes_back_as_large(manifest: String) {
+    let world = World::with_places(13).await;
+    world.create_set(&manifest).await;
+    world.settle().await;
+    world.scale::<PodClique>("w-0-pc-a", 5).await;
+    world.settle().await;
+    assert_eq!(world.ready().await, 13);
+    let before = world.uids_of("w-0").await;
+    let place = world.lose_pod("w-0-sg-x-0-pc-b").await;
+    world.pass(60).await;
+    assert_eq!(kept(&world, "w-0", &before).await, 0);
+    assert_eq!(world.get::<PodClique>("w-0-pc-a").await.spec.replicas, 5);
+    world.cordon(&place, false).await;
+    world.settle().await;
+    assert_eq!(world.ready().await, 13);
+    // From here on the number is the new clique's own.
+    world.scale::<PodClique>("w-0-pc-a", 3).await;
+    world.settle().await;
+    world.lose_pod("w-0-sg-x-0-pc-b").await;
+    world.pass(60).await;
+    assert_eq!(world.get::<PodClique>("w-0-pc-a").await.spec.replicas, 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_clique_scaled_by_hand_comes_back_as_large_as_it_was() {
+    comes_back_as_large(workload(Minimum::All, Order::Any)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_clique_that_an_autoscaler_scaled_comes_back_as_large_as_it_was() {
+    let config = "roleName: pc-a\n        autoScalingConfig: {minReplicas: 2, maxReplicas: 5}\n";
+    comes_back_as_large(workload(Minimum::All, Order::Any).replace("roleName: pc-a\n", config)).await;
+}

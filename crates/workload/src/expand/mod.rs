@@ -24,6 +24,7 @@ pub mod gangs;
 mod groups;
 mod live;
 pub mod order;
+mod recycled;
 mod services;
 
 use grove_api::{ComputeDomain, PodClique, PodCliqueScalingGroup, PodCliqueSet, PodGang};
@@ -36,6 +37,7 @@ use kube::ResourceExt;
 pub(crate) use compute_domains::NO_GROUP;
 pub use compute_domains::{has_mnnvl_group, mnnvl_group};
 pub use live::{Live, TEMPLATE_REPLICAS};
+pub use recycled::Recycled;
 
 use crate::revision::Hashes;
 use claims::ClaimTemplates;
