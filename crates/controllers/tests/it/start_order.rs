@@ -92,7 +92,7 @@ async fn order_delays_containers_and_not_placement() {
     assert_eq!(world.ready().await, 0);
 }
 
-/// What waits may read the cliques that it waits for, and nothing else; without an order nothing is granted.
+/// What waits may read the cliques that it waits for and its own, and nothing else; without an order nothing is granted.
 #[tokio::test(start_paused = true)]
 async fn rights_are_given_only_where_something_waits() {
     let world = started(Minimum::All, Order::Any).await;
@@ -164,4 +164,36 @@ async fn what_is_scaled_to_zero_is_no_parent_until_it_is_back() {
     world.settle().await;
     assert_eq!(after("w-0-x-0-b").await, ["w-0-a"]);
     assert_eq!(world.ready().await, 3);
+}
+
+/// Pods wait for what was there when they were made; when that is scaled to zero, they start.
+#[tokio::test(start_paused = true)]
+async fn what_waits_for_a_role_that_is_scaled_to_zero_starts() {
+    let world = World::with_places(10).await;
+    let mut set = abc("InOrder");
+    // The first never becomes ready.
+    let stuck = serde_json::from_value(json!([{"name": "never", "image": "bad"}]));
+    set.spec.template.cliques[0].spec.pod_spec.init_containers = stuck.expect("containers");
+    world.create(&set).await;
+    world.pass(60).await;
+    assert_eq!((world.ready().await, world.pending().await), (0, 0));
+    let role = async || {
+        let rules = world.get::<Role>("grove.io:pcs:w").await.rules.expect("rules");
+        rules[0].resource_names.clone().expect("names")
+    };
+    let rights = role().await;
+    // c waits for b, which is gone; and not for a, for which its pod was not made to wait.
+    world.scale::<PodCliqueScalingGroup>("w-0-x", 0).await;
+    world.settle().await;
+    assert_eq!(world.ready().await, 1);
+    let after = world.get::<PodClique>("w-0-y-0-c").await.spec.starts_after;
+    assert_eq!(after, ["w-0-a"], "the next pod waits for who comes before");
+    assert_eq!(role().await, rights, "whoever waits may go on reading");
+    world.scale::<PodCliqueScalingGroup>("w-0-x", 1).await;
+    world.pass(60).await;
+    assert_eq!(world.ready().await, 1);
+    // b waits for a, which stays but has no pods.
+    world.scale::<PodClique>("w-0-a", 0).await;
+    world.settle().await;
+    assert_eq!(world.ready().await, 2);
 }
