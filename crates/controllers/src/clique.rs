@@ -8,7 +8,7 @@ use grove_api::podcliqueset::CliqueStartupType;
 use grove_api::{PodClique, PodCliqueStatus, PodGang, labels};
 use grove_runtime::{ObjectKey, Outcome};
 use grove_workload::availability::minimum;
-use grove_workload::diff::{Content, changes};
+use grove_workload::diff::Content;
 use grove_workload::expand::Expansion;
 use grove_workload::gang::{self, CREATE_POD_ERROR, Member};
 use grove_workload::meta::uid;
@@ -24,6 +24,7 @@ use serde_json::json;
 
 use crate::key::Key;
 use crate::kinds::{KeptPod, set_shelf};
+use crate::set::claim_changes;
 use crate::shell::{Shell, Surroundings};
 use crate::write::{self, Report, WriteError, in_parallel};
 use crate::{backends, events};
@@ -123,6 +124,8 @@ impl Seen {
         (create, delete, observed): (Vec<NewPod>, Vec<Victim>, &[ObservedPod]),
     ) -> (Vec<Failure>, Vec<WriteError>) {
         let mut errors = self.write_claims(shell, expansion, (&create, observed)).await;
+        let (create, waiting) = self.with_claims(shell, expansion, create);
+        errors.extend(waiting);
         let mut failures = write::failures(CLAIM_ERROR, &errors);
         let mut note = |code, found: Vec<WriteError>| {
             failures.extend(write::failures(code, &found));
@@ -132,6 +135,36 @@ impl Seen {
         note(DELETE_POD_ERROR, self.delete_pods(shell, delete).await);
         note(GATE_ERROR, self.lift_gates(shell).await);
         (failures, errors)
+    }
+
+    /// The new pods whose claims are there or on their way; and why the others are not made yet.
+    fn with_claims(
+        &self,
+        shell: &Shell,
+        expansion: &Expansion<'_>,
+        create: Vec<NewPod>,
+    ) -> (Vec<NewPod>, Vec<WriteError>) {
+        let namespace = self.clique.namespace().unwrap_or_default();
+        let is_missing = |claim: &str| {
+            let claims = &shell.view.claims;
+            claims.get(&ObjectKey::new(namespace.clone(), claim)).is_none()
+        };
+        let mut errors = Vec::new();
+        let mut made = create;
+        made.retain(|new| {
+            let mut unmade = expansion.unmade_claims(&self.clique, new.index).into_iter();
+            match unmade.find(|(claim, _)| is_missing(claim)) {
+                None => true,
+                Some((claim, (namespace, template))) => {
+                    errors.push(WriteError::Refused(format!(
+                        "pods wait for ResourceClaim {claim}, and ResourceClaimTemplate {namespace}/{template} does not \
+                         exist; create it"
+                    )));
+                    false
+                }
+            }
+        });
+        (made, errors)
     }
 
     async fn write_claims(
@@ -149,7 +182,7 @@ impl Seen {
             .view
             .claims
             .of(&set_shelf(&ObjectKey::of(&self.around.set.metadata)));
-        let changes = changes(uid(&*self.clique), wanted, &stored, Content::Fixed);
+        let changes = claim_changes(uid(&*self.clique), wanted, &stored);
         let namespace = self.clique.namespace().unwrap_or_default();
         shell.carry_out(&namespace, changes, Content::Fixed).await
     }

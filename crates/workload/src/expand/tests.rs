@@ -381,10 +381,11 @@ fn claims_belong_to_the_level_that_declares_them() {
     }];
     let stored = settle(&set);
     let claims = shared(&set, &stored).claims;
-    let names: Vec<String> = claims.iter().map(ResourceExt::name_any).collect();
+    let names: Vec<String> = claims.wanted.iter().map(ResourceExt::name_any).collect();
+    assert_eq!(names, ["a-all-gpu"]);
     assert_eq!(
-        names,
-        ["a-all-gpu"],
+        claims.kept,
+        ["a-0-net", "a-1-net"],
         "the other template lives elsewhere and is not known"
     );
     assert_eq!(
@@ -393,7 +394,7 @@ fn claims_belong_to_the_level_that_declares_them() {
     );
 
     let fe = find(&stored.cliques, "a-1-fe");
-    let own = expand(&set, &stored, |expansion| expansion.clique_claims(fe, &[0, 2]));
+    let own = expand(&set, &stored, |expansion| expansion.clique_claims(fe, &[0, 2])).wanted;
     let names: Vec<String> = own.iter().map(ResourceExt::name_any).collect();
     assert_eq!(names, ["a-1-fe-0-gpu", "a-1-fe-2-gpu"]);
     assert_eq!(own[0].owner_references()[0].uid, uid(fe));
