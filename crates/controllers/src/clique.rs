@@ -232,9 +232,14 @@ impl Seen {
     async fn delete_pods(&self, shell: &Shell, victims: Vec<Victim>) -> Vec<WriteError> {
         let namespace = self.clique.namespace().unwrap_or_default();
         let delete = |victim: Victim| {
-            let key = ObjectKey::new(namespace.clone(), victim.name);
+            let key = ObjectKey::new(namespace.clone(), victim.name.clone());
             tracing::info!(pod = %key, uid = victim.uid, reason = ?victim.reason, "deleting a pod");
-            async move { shell.delete::<KeptPod>(&key, &victim.uid).await }
+            async move {
+                match victim.as_seen {
+                    true => shell.delete_as_seen::<KeptPod>(&key, &victim.uid).await,
+                    false => shell.delete::<KeptPod>(&key, &victim.uid).await,
+                }
+            }
         };
         in_parallel(victims, delete).await
     }

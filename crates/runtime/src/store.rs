@@ -89,6 +89,11 @@ impl<V> Store<V> {
         self.inner().held.get(key).map(|held| held.value.clone())
     }
 
+    /// Which revision of an object is held.
+    pub fn stamp(&self, key: &ObjectKey) -> Option<Stamp> {
+        self.inner().held.get(key).map(|held| held.stamp.clone())
+    }
+
     /// Everything that belongs to `whole`, part by part.
     pub fn of(&self, whole: &str) -> Vec<Arc<V>> {
         self.on_shelves(whole, i32::MIN..=i32::MAX)
