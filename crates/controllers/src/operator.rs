@@ -149,7 +149,10 @@ impl Operator {
                     .into_iter()
                     .for_each(|key| shell.queue.add(key));
                 if version.is_none() {
-                    V::store(&shell.view).keep_only(&BTreeSet::new()).iter().for_each(seen);
+                    V::store(&shell.view)
+                        .keep_only(&BTreeSet::new(), 0)
+                        .iter()
+                        .for_each(seen);
                     sender.send_replace(true);
                     continue;
                 }
@@ -178,7 +181,7 @@ impl Operator {
                 known = Some(version.clone());
                 send_for(all_of_foreign(kind, &shell.view));
                 let Some(version) = version else {
-                    store.keep_only(&BTreeSet::new());
+                    store.keep_only(&BTreeSet::new(), 0);
                     sender.send_replace(true);
                     continue;
                 };
