@@ -295,6 +295,32 @@ async fn pain_grove_226_steps_of_note_are_told() {
     assert_eq!(reasons, ["GangTerminated", "UpdateCompleted", "UpdateStarted"]);
 }
 
+/// The same of an operator that ends right after the step: what it has done last is told too.
+#[tokio::test(start_paused = true)]
+async fn pain_grove_226_the_last_step_before_the_end_is_told() {
+    let mut world = running(Minimum::All, 10).await;
+    let events = Match::any().user(OPERATOR).resource("events.k8s.io", "events");
+    let slow = RequestFault::Slow(Duration::from_secs(1));
+    world
+        .cluster
+        .faults()
+        .script([Rule::request(events.verb(Verb::Create), slow).always()]);
+    world.set_image(&["pc-a"], "two").await;
+    world
+        .eventually("the update begins", async |world| {
+            world.set_status("w").await.update_progress.is_some()
+        })
+        .await;
+    world.stop_operator().await;
+    let told: Vec<_> = world
+        .told()
+        .await
+        .into_iter()
+        .filter_map(|event| event.reason)
+        .collect();
+    assert_eq!(told, ["UpdateStarted"]);
+}
+
 /// volcano #3357: pods were made again after their owner was deleted.
 #[tokio::test(start_paused = true)]
 async fn pain_volcano_3357_nothing_is_made_for_an_owner_that_is_gone() {
