@@ -90,6 +90,12 @@ pub mod podgang {
         pub const PODS_CREATED: &str = "PodGangPodsCreated";
     }
 
+    /// Reasons of [`SCHEDULED`].
+    pub mod scheduled {
+        /// It is not any more: it was placed whole, and lost some of its pods.
+        pub const MEMBERS_MISSING: &str = "MembersMissing";
+    }
+
     /// Reasons of [`READY`].
     pub mod ready {
         pub const PODS_READY: &str = "PodsReady";

@@ -11,7 +11,7 @@ use grove_api::{
 };
 use grove_runtime::{Change, ObjectKey};
 use grove_topology::{TopologyKind, resolve};
-use grove_workload::availability::group_minimum;
+use grove_workload::availability::{group_minimum, placed_at};
 use grove_workload::expand::has_mnnvl_group;
 use grove_workload::names;
 use k8s_openapi::api::apps::v1::ControllerRevision;
@@ -253,7 +253,9 @@ impl Affects for PodGang {
             }
         }
         let groups = |gang: Option<&Self>| gang.map(|gang| gang.spec.pod_groups.clone()).unwrap_or_default();
-        if groups(old) != groups(new) {
+        // What whoever places says of the gang, its cliques may not know of themselves.
+        let placed = |gang: Option<&Self>| gang.and_then(placed_at);
+        if groups(old) != groups(new) || placed(old) != placed(new) {
             let listed = groups(new).into_iter();
             keys.extend(listed.map(|group| Key::Clique(ObjectKey::new(change.key.namespace.clone(), group.name))));
         }

@@ -7,7 +7,7 @@ use grove_api::config::ProfileName;
 use grove_api::podcliqueset::CliqueStartupType;
 use grove_api::{PodClique, PodCliqueStatus, PodGang, labels};
 use grove_runtime::{ObjectKey, Outcome};
-use grove_workload::availability::minimum;
+use grove_workload::availability::{self, minimum, was_scheduled_by};
 use grove_workload::diff::Content;
 use grove_workload::expand::Expansion;
 use grove_workload::gang::{self, CREATE_POD_ERROR, Member};
@@ -93,7 +93,7 @@ impl Seen {
         let progress = clique.status.as_ref().and_then(|status| status.update_progress.clone());
         if !update.delete.is_empty() && update.progress != progress {
             // Progress goes before the deletions that it names: after a crash in between, it says what is going on.
-            let status = status::clique_status(&expansion, clique, (&observed, &update), &[], shell.now());
+            let status = self.status(shell, (&observed, &update), &[]);
             // The status that was written is seen at once, and looked at next.
             let result = shell.write_status::<PodClique>(clique, &status).await;
             return write::outcome(result.err().as_slice());
@@ -112,8 +112,21 @@ impl Seen {
             delete: vec![],
             ..update
         };
-        let status = status::clique_status(&expansion, clique, (&observed, &after), &failures, shell.now());
+        let status = self.status(shell, (&observed, &after), &failures);
         outcome.and(self.keep_status(shell, &key, status).await)
+    }
+
+    fn status(&self, shell: &Shell, pods: (&[ObservedPod], &CliqueUpdate), failures: &[Failure]) -> PodCliqueStatus {
+        let live = self.around.live();
+        let expansion = self.around.expansion(shell, &live);
+        let gang = self.gang(shell, labels::PODGANG);
+        status::clique_status(
+            &expansion,
+            (&*self.clique, gang.as_deref()),
+            pods,
+            failures,
+            shell.now(),
+        )
     }
 
     /// Claims, then pods that are missing; those that must go; gates that come off.
@@ -324,8 +337,13 @@ impl Seen {
         shell.keep_status::<PodClique>(key, &self.clique, report).await
     }
 
-    /// Whether something can go on as soon as the status says so: scaled gangs, cliques that start later, an update.
+    /// Whether something can go on as soon as the status says so: scaled gangs, cliques that start later, an update. That
+    /// it was scheduled cannot be found out any more when its pods are lost.
     fn is_waited_for(&self, status: &PodCliqueStatus) -> bool {
+        let was_scheduled = was_scheduled_by(&self.clique.metadata, &status.conditions);
+        if was_scheduled && !availability::was_scheduled(&self.clique) {
+            return true;
+        }
         let stored = self.clique.status.clone().unwrap_or_default();
         let minimum = minimum(&self.clique);
         let reaches = |before: i32, now: i32| (before < minimum) != (now < minimum);

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 pub const PLACED: &str = "Placed";
 /// Reason of `Scheduled=False` for a gang that was placed whole and has lost members since. Nobody takes its other pods
 /// away for that: what becomes of it is the operator's decision.
-pub const MEMBERS_MISSING: &str = "MembersMissing";
+pub use grove_api::conditions::podgang::scheduled::MEMBERS_MISSING;
 
 /// The message of a gang that is placed begins so.
 const WHOLE: &str = "Every pod-group has its minimum of pods on nodes";

@@ -8,7 +8,7 @@ use grove_api::conditions::podclique::MIN_AVAILABLE_BREACHED;
 use grove_simcluster::fault::{Match, WatchFault};
 
 use crate::support::workloads::{Minimum, Order, running, workload};
-use crate::support::{OPERATOR, World};
+use crate::support::{OPERATOR, Placer, World, by_both_profiles};
 
 /// How many pods are the same as before.
 async fn kept(world: &World, prefix: &str, before: &BTreeSet<String>) -> usize {
@@ -110,4 +110,63 @@ async fn a_clique_scaled_by_hand_comes_back_as_large_as_it_was() {
 async fn a_clique_that_an_autoscaler_scaled_comes_back_as_large_as_it_was() {
     let config = "roleName: pc-a\n        autoScalingConfig: {minReplicas: 2, maxReplicas: 5}\n";
     comes_back_as_large(workload(Minimum::All, Order::Any).replace("roleName: pc-a\n", config)).await;
+}
+
+/// Having run before it had no pods says nothing about the pods that it asks for now: they never had a place, and the
+/// rest is well.
+#[tokio::test(start_paused = true)]
+async fn a_clique_that_returns_from_zero_to_no_room_tears_nothing_down() {
+    let world = running(Minimum::All, 10).await;
+    let nodes: BTreeSet<String> = world
+        .pods_of("w-0-pc-a")
+        .await
+        .iter()
+        .filter_map(|pod| pod.spec.as_ref()?.node_name.clone())
+        .collect();
+    world.scale::<PodClique>("w-0-pc-a", 0).await;
+    world.settle().await;
+    for node in &nodes {
+        world.cordon(node, true).await;
+    }
+    let before = world.uids_of("w-0-sg-x").await;
+    world.scale::<PodClique>("w-0-pc-a", 2).await;
+    world.pass(1_000).await;
+    assert_eq!(kept(&world, "w-0-sg-x", &before).await, 8);
+    for node in &nodes {
+        world.cordon(node, false).await;
+    }
+    world.settle().await;
+    assert_eq!(world.ready().await, 10);
+    // What has a place again and loses it is torn down as ever.
+    world.lose_pod("w-0-pc-a").await;
+    world.pass(60).await;
+    assert_eq!(kept(&world, "w-0-sg-x", &before).await, 0);
+}
+
+by_both_profiles! {
+    a_loss_that_the_operator_did_not_see_is_a_loss,
+}
+
+/// Nobody has recorded that the gang was whole but whoever placed it.
+async fn a_loss_that_the_operator_did_not_see_is_a_loss(placer: Placer) {
+    let mut world = World::placed_by(placer, 0).await;
+    world.create_set(&workload(Minimum::All, Order::Any)).await;
+    world.settle().await;
+    world.crash_workload_operator().await;
+    world.grow_to(10);
+    world
+        .eventually("all pods are ready", async |world| world.ready().await == 10)
+        .await;
+    let place = world.lose_pod("w-0-pc-a").await;
+    world.settle().await;
+    let before = world.uids_of("w-0").await;
+    world.start_operator();
+    world.pass(60).await;
+    assert_eq!(kept(&world, "w-0", &before).await, 0);
+    let now = world.uids_of("w-0").await;
+    world.pass(60).await;
+    assert_eq!(kept(&world, "w-0", &now).await, now.len(), "and once is enough");
+    world.cordon(&place, false).await;
+    world.settle().await;
+    assert_eq!(world.ready().await, 10);
 }

@@ -47,7 +47,13 @@ fn a_cliques_status_counts_its_pods_and_knows_their_template() {
     let look = |name: &str, pods: &[ObservedPod]| {
         expand(&set, (&cliques, &groups), |expansion| {
             let clique = expansion.live.clique(name).unwrap();
-            clique_status(expansion, clique, (pods, &CliqueUpdate::default()), &[], after(1))
+            clique_status(
+                expansion,
+                (clique, None),
+                (pods, &CliqueUpdate::default()),
+                &[],
+                after(1),
+            )
         })
     };
     let hash = cliques[0].labels()["grove.io/pod-template-hash"].clone();

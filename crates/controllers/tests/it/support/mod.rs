@@ -229,6 +229,13 @@ impl World {
         }
     }
 
+    /// Ends the operator where it stands; whoever places gangs lives on.
+    pub(crate) async fn crash_workload_operator(&mut self) {
+        if let Some(running) = self.operator.take() {
+            running.crash().await;
+        }
+    }
+
     /// Adds nodes with room for so many pods each.
     pub(crate) fn add_nodes(&self, nodes: usize, room: usize) {
         for _ in 0..nodes {

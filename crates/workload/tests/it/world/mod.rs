@@ -331,7 +331,7 @@ impl World {
                 Some(_) => Turn::Nothing,
             };
             let update = update::clique_update(&clique, &seen, &hashes.generation, turn, self.now);
-            let status = status::clique_status(&expansion, &clique, (&seen, &update), &[], self.now);
+            let status = status::clique_status(&expansion, (&clique, None), (&seen, &update), &[], self.now);
             if let Some(status) = unless_same(clique.status.as_ref(), status) {
                 let stored = self
                     .cliques
