@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use grove_api::conditions::podclique::MIN_AVAILABLE_BREACHED;
 use grove_api::podcliqueset::{CliqueStartupType, PodCliqueSetStatus, PodCliqueSetUpdateProgress};
 use grove_api::{
     ClusterTopology, ClusterTopologyBinding, ComputeDomain, PodClique, PodCliqueScalingGroup, PodCliqueSet, PodGang,
@@ -12,6 +13,7 @@ use grove_api::{
 use grove_runtime::{Change, ObjectKey};
 use grove_topology::{TopologyKind, resolve};
 use grove_workload::availability::{group_minimum, placed_at};
+use grove_workload::conditions;
 use grove_workload::expand::has_mnnvl_group;
 use grove_workload::names;
 use k8s_openapi::api::apps::v1::ControllerRevision;
@@ -174,10 +176,17 @@ impl Affects for PodClique {
     fn affected(change: &Change<Self>, view: &View) -> Vec<Key> {
         let mut keys = vec![Key::Clique(change.key.clone())];
         let (old, new) = (change.old.as_deref(), change.new.as_deref());
+        let is_breached = |clique: Option<&Self>| {
+            let status = clique.and_then(|clique| clique.status.as_ref());
+            status.is_some_and(|status| conditions::is_true(&status.conditions, MIN_AVAILABLE_BREACHED))
+        };
+        let turns = is_breached(old) != is_breached(new);
         for clique in [old, new].into_iter().flatten() {
             let meta = &clique.metadata;
             keys.extend(Key::set_of(meta).map(Key::Set));
             keys.extend(Key::gang_of(meta));
+            // Whether the whole replica is recycled depends on the members of its groups too.
+            keys.extend(Key::replica_of(meta).filter(|_| turns));
             match meta
                 .labels
                 .as_ref()

@@ -3,12 +3,16 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use grove_api::PodClique;
 use grove_api::conditions::podclique::MIN_AVAILABLE_BREACHED;
+use grove_api::{PodClique, PodCliqueSet};
 use grove_simcluster::fault::{Match, WatchFault};
+use k8s_openapi::api::core::v1::Node;
+use kube::ResourceExt;
+use kube::api::{Api, Patch, PatchParams};
+use serde_json::json;
 
 use crate::support::workloads::{Minimum, Order, running, workload};
-use crate::support::{OPERATOR, Placer, World, by_both_profiles};
+use crate::support::{OPERATOR, Placer, World, by_both_profiles, is_ready};
 
 /// How many pods are the same as before.
 async fn kept(world: &World, prefix: &str, before: &BTreeSet<String>) -> usize {
@@ -169,4 +173,32 @@ async fn a_loss_that_the_operator_did_not_see_is_a_loss(placer: Placer) {
     world.cordon(&place, false).await;
     world.settle().await;
     assert_eq!(world.ready().await, 10);
+}
+
+/// A group that lacks its minimum all the time says nothing new when it loses another replica, which had run.
+#[tokio::test(start_paused = true)]
+async fn a_loss_in_a_group_that_was_short_already_is_a_loss() {
+    let world = World::roomy_by(Placer::Cluster, 9, 1).await;
+    // Room for one pod of pc-b, of which there are two.
+    for node in 0..9 {
+        let zone = if node == 0 { "b" } else { "rest" };
+        let patch = Patch::Merge(json!({"metadata": {"labels": {"zone": zone}}}));
+        let nodes = Api::<Node>::all(world.client.clone());
+        let (name, how) = (format!("n{node:03}"), PatchParams::default());
+        nodes.patch(&name, &how, &patch).await.expect("a node");
+    }
+    let mut set: PodCliqueSet = serde_saphyr::from_str(&workload(Minimum::All, Order::Any)).expect("a set");
+    for clique in &mut set.spec.template.cliques {
+        let zone = if clique.name == "pc-b" { "b" } else { "rest" };
+        clique.spec.pod_spec.node_selector = Some([("zone".to_owned(), zone.to_owned())].into());
+    }
+    world.create(&set).await;
+    world.settle().await;
+    assert_eq!(world.ready().await, 9);
+    let before = world.uids_of("w-0").await;
+    let pods = world.pods_of("w-0-sg-x").await;
+    let placed = pods.iter().find(|pod| pod.name_any().contains("pc-b") && is_ready(pod));
+    world.lose_pod(&placed.expect("one of them").name_any()).await;
+    world.pass(60).await;
+    assert_eq!(kept(&world, "w-0", &before).await, 0);
 }
