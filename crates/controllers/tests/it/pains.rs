@@ -209,6 +209,8 @@ async fn pain_grove_122_late_watches_and_lost_replies_make_no_extra_pods() {
     world.replay(0, |scene| {
         assert!(scene.of("w-0-pc-a").count() <= 2 && scene.of("w-0").count() <= 10);
     });
+    // The last of the late news: only then there is nothing left to do.
+    world.pass(120).await;
 }
 
 /// grove #286, #226, #498: errors were silent. A pod that the API server refuses is told where people look.
