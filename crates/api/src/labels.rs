@@ -66,6 +66,9 @@ pub mod annotation {
     /// On what the operator made: the labels and annotations that it took over from the PodCliqueSet, as JSON. They go when
     /// they are taken out there; what others put on the object stays.
     pub const TAKEN_OVER: &str = "grove.io/taken-over";
+    /// On the base PodGang of a replica while its cliques are recreated: which of them somebody had scaled, and how far, as
+    /// JSON. They come back with that number.
+    pub const RECYCLED_REPLICAS: &str = "grove.io/recycled-replicas";
     /// On a PodCliqueSet and its PodGangs, where traces are collected: the span of the apply that made the set, as W3C
     /// Trace Context writes it (`traceparent`). Who applies may state one; else admission does.
     pub const TRACE_CONTEXT: &str = "grove.io/traceparent";

@@ -4,13 +4,16 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use grove_api::podcliqueset::{PodCliqueSetStatus, PodCliqueSetUpdateProgress};
+use grove_api::conditions::podclique::MIN_AVAILABLE_BREACHED;
+use grove_api::podcliqueset::{CliqueStartupType, PodCliqueSetStatus, PodCliqueSetUpdateProgress};
 use grove_api::{
     ClusterTopology, ClusterTopologyBinding, ComputeDomain, PodClique, PodCliqueScalingGroup, PodCliqueSet, PodGang,
     TopologyDomain, labels,
 };
 use grove_runtime::{Change, ObjectKey};
 use grove_topology::{TopologyKind, resolve};
+use grove_workload::availability::{group_minimum, placed_at};
+use grove_workload::conditions;
 use grove_workload::expand::has_mnnvl_group;
 use grove_workload::names;
 use k8s_openapi::api::apps::v1::ControllerRevision;
@@ -61,11 +64,15 @@ impl Affects for PodCliqueSet {
         let mut keys = Vec::new();
         let (old, new) = (change.old.as_deref(), change.new.as_deref());
         if is_structural(old, new) {
-            keys.push(Key::Set(change.key.clone()));
             keys.extend(old.and_then(|set| topology::leaving_with(set, view)));
         }
         let status = |set: Option<&Self>| set.and_then(|set| set.status.clone());
-        match turns(status(old).as_ref(), status(new).as_ref()) {
+        let (before, now) = (status(old), status(new));
+        // A status that somebody else wrote is found wrong only by looking.
+        if is_structural(old, new) || before != now {
+            keys.push(Key::Set(change.key.clone()));
+        }
+        match turns(before.as_ref(), now.as_ref()) {
             Turns::Same => {}
             Turns::All => keys.extend(all_parts(&change.key, view)),
             Turns::Of(replicas) => keys.extend(
@@ -134,9 +141,17 @@ fn parts(groups: &[Arc<PodCliqueScalingGroup>], cliques: &[Arc<PodClique>]) -> V
 impl Affects for PodCliqueScalingGroup {
     const BURSTS: bool = true;
 
-    fn affected(change: &Change<Self>, _: &View) -> Vec<Key> {
+    fn affected(change: &Change<Self>, view: &View) -> Vec<Key> {
         let mut keys = vec![Key::Group(change.key.clone())];
         let (old, new) = (change.old.as_deref(), change.new.as_deref());
+        let waited_for = |group: Option<&Self>| group.map(group_minimum);
+        if waited_for(old) != waited_for(new) {
+            keys.extend(
+                old.or(new)
+                    .into_iter()
+                    .flat_map(|group| that_wait(&group.metadata, view)),
+            );
+        }
         for group in [old, new].into_iter().flatten() {
             keys.extend(Key::set_of(&group.metadata).map(Key::Set));
             if is_structural(old, new) || old.map(breached) != new.map(breached) {
@@ -161,10 +176,17 @@ impl Affects for PodClique {
     fn affected(change: &Change<Self>, view: &View) -> Vec<Key> {
         let mut keys = vec![Key::Clique(change.key.clone())];
         let (old, new) = (change.old.as_deref(), change.new.as_deref());
+        let is_breached = |clique: Option<&Self>| {
+            let status = clique.and_then(|clique| clique.status.as_ref());
+            status.is_some_and(|status| conditions::is_true(&status.conditions, MIN_AVAILABLE_BREACHED))
+        };
+        let turns = is_breached(old) != is_breached(new);
         for clique in [old, new].into_iter().flatten() {
             let meta = &clique.metadata;
             keys.extend(Key::set_of(meta).map(Key::Set));
             keys.extend(Key::gang_of(meta));
+            // Whether the whole replica is recycled depends on the members of its groups too.
+            keys.extend(Key::replica_of(meta).filter(|_| turns));
             match meta
                 .labels
                 .as_ref()
@@ -182,8 +204,33 @@ impl Affects for PodClique {
         if scheduled(old) != scheduled(new) {
             keys.extend(new.into_iter().flat_map(|clique| waiting_for_base(clique, view)));
         }
+        // One that is not there yet has, or will have, pods.
+        let is_parent = |clique: Option<&Self>| {
+            let stays = clique.filter(|clique| clique.metadata.deletion_timestamp.is_none());
+            stays.is_none_or(|clique| clique.spec.replicas > 0)
+        };
+        if is_parent(old) != is_parent(new) {
+            keys.extend(
+                old.or(new)
+                    .into_iter()
+                    .flat_map(|clique| that_wait(&clique.metadata, view)),
+            );
+        }
         keys
     }
+}
+
+/// The scaling groups of a replica whose cliques start in an order: whom they wait for depends on how many replicas
+/// the others have. Standalone cliques are written with their replica.
+fn that_wait(meta: &ObjectMeta, view: &View) -> Vec<Key> {
+    let Some(Key::Replica(set, replica)) = Key::replica_of(meta) else {
+        return vec![];
+    };
+    let order = view.sets.get(&set).map(|set| set.spec.template.clique_startup_type);
+    if order.is_none_or(|order| order == CliqueStartupType::AnyOrder) {
+        return vec![];
+    }
+    parts(&view.groups.of_part(&set_shelf(&set), replica), &[])
 }
 
 /// The cliques whose gates wait until the base gang, of which this clique is a part, is scheduled.
@@ -215,7 +262,9 @@ impl Affects for PodGang {
             }
         }
         let groups = |gang: Option<&Self>| gang.map(|gang| gang.spec.pod_groups.clone()).unwrap_or_default();
-        if groups(old) != groups(new) {
+        // What whoever places says of the gang, its cliques may not know of themselves.
+        let placed = |gang: Option<&Self>| gang.and_then(placed_at);
+        if groups(old) != groups(new) || placed(old) != placed(new) {
             let listed = groups(new).into_iter();
             keys.extend(listed.map(|group| Key::Clique(ObjectKey::new(change.key.namespace.clone(), group.name))));
         }

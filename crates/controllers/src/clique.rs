@@ -7,8 +7,8 @@ use grove_api::config::ProfileName;
 use grove_api::podcliqueset::CliqueStartupType;
 use grove_api::{PodClique, PodCliqueStatus, PodGang, labels};
 use grove_runtime::{ObjectKey, Outcome};
-use grove_workload::availability::minimum;
-use grove_workload::diff::{Content, changes};
+use grove_workload::availability::{self, minimum, was_scheduled_by};
+use grove_workload::diff::Content;
 use grove_workload::expand::Expansion;
 use grove_workload::gang::{self, CREATE_POD_ERROR, Member};
 use grove_workload::meta::uid;
@@ -24,6 +24,7 @@ use serde_json::json;
 
 use crate::key::Key;
 use crate::kinds::{KeptPod, set_shelf};
+use crate::set::claim_changes;
 use crate::shell::{Shell, Surroundings};
 use crate::write::{self, Report, WriteError, in_parallel};
 use crate::{backends, events};
@@ -92,7 +93,7 @@ impl Seen {
         let progress = clique.status.as_ref().and_then(|status| status.update_progress.clone());
         if !update.delete.is_empty() && update.progress != progress {
             // Progress goes before the deletions that it names: after a crash in between, it says what is going on.
-            let status = status::clique_status(&expansion, clique, (&observed, &update), &[], shell.now());
+            let status = self.status(shell, (&observed, &update), &[]);
             // The status that was written is seen at once, and looked at next.
             let result = shell.write_status::<PodClique>(clique, &status).await;
             return write::outcome(result.err().as_slice());
@@ -111,8 +112,21 @@ impl Seen {
             delete: vec![],
             ..update
         };
-        let status = status::clique_status(&expansion, clique, (&observed, &after), &failures, shell.now());
+        let status = self.status(shell, (&observed, &after), &failures);
         outcome.and(self.keep_status(shell, &key, status).await)
+    }
+
+    fn status(&self, shell: &Shell, pods: (&[ObservedPod], &CliqueUpdate), failures: &[Failure]) -> PodCliqueStatus {
+        let live = self.around.live();
+        let expansion = self.around.expansion(shell, &live);
+        let gang = self.gang(shell, labels::PODGANG);
+        status::clique_status(
+            &expansion,
+            (&*self.clique, gang.as_deref()),
+            pods,
+            failures,
+            shell.now(),
+        )
     }
 
     /// Claims, then pods that are missing; those that must go; gates that come off.
@@ -123,6 +137,8 @@ impl Seen {
         (create, delete, observed): (Vec<NewPod>, Vec<Victim>, &[ObservedPod]),
     ) -> (Vec<Failure>, Vec<WriteError>) {
         let mut errors = self.write_claims(shell, expansion, (&create, observed)).await;
+        let (create, waiting) = self.with_claims(shell, expansion, create);
+        errors.extend(waiting);
         let mut failures = write::failures(CLAIM_ERROR, &errors);
         let mut note = |code, found: Vec<WriteError>| {
             failures.extend(write::failures(code, &found));
@@ -132,6 +148,36 @@ impl Seen {
         note(DELETE_POD_ERROR, self.delete_pods(shell, delete).await);
         note(GATE_ERROR, self.lift_gates(shell).await);
         (failures, errors)
+    }
+
+    /// The new pods whose claims are there or on their way; and why the others are not made yet.
+    fn with_claims(
+        &self,
+        shell: &Shell,
+        expansion: &Expansion<'_>,
+        create: Vec<NewPod>,
+    ) -> (Vec<NewPod>, Vec<WriteError>) {
+        let namespace = self.clique.namespace().unwrap_or_default();
+        let is_missing = |claim: &str| {
+            let claims = &shell.view.claims;
+            claims.get(&ObjectKey::new(namespace.clone(), claim)).is_none()
+        };
+        let mut errors = Vec::new();
+        let mut made = create;
+        made.retain(|new| {
+            let mut unmade = expansion.unmade_claims(&self.clique, new.index).into_iter();
+            match unmade.find(|(claim, _)| is_missing(claim)) {
+                None => true,
+                Some((claim, (namespace, template))) => {
+                    errors.push(WriteError::Refused(format!(
+                        "pods wait for ResourceClaim {claim}, and ResourceClaimTemplate {namespace}/{template} does not \
+                         exist; create it"
+                    )));
+                    false
+                }
+            }
+        });
+        (made, errors)
     }
 
     async fn write_claims(
@@ -149,7 +195,7 @@ impl Seen {
             .view
             .claims
             .of(&set_shelf(&ObjectKey::of(&self.around.set.metadata)));
-        let changes = changes(uid(&*self.clique), wanted, &stored, Content::Fixed);
+        let changes = claim_changes(uid(&*self.clique), wanted, &stored);
         let namespace = self.clique.namespace().unwrap_or_default();
         shell.carry_out(&namespace, changes, Content::Fixed).await
     }
@@ -199,9 +245,14 @@ impl Seen {
     async fn delete_pods(&self, shell: &Shell, victims: Vec<Victim>) -> Vec<WriteError> {
         let namespace = self.clique.namespace().unwrap_or_default();
         let delete = |victim: Victim| {
-            let key = ObjectKey::new(namespace.clone(), victim.name);
+            let key = ObjectKey::new(namespace.clone(), victim.name.clone());
             tracing::info!(pod = %key, uid = victim.uid, reason = ?victim.reason, "deleting a pod");
-            async move { shell.delete::<KeptPod>(&key, &victim.uid).await }
+            async move {
+                match victim.as_seen {
+                    true => shell.delete_as_seen::<KeptPod>(&key, &victim.uid).await,
+                    false => shell.delete::<KeptPod>(&key, &victim.uid).await,
+                }
+            }
         };
         in_parallel(victims, delete).await
     }
@@ -286,8 +337,13 @@ impl Seen {
         shell.keep_status::<PodClique>(key, &self.clique, report).await
     }
 
-    /// Whether something can go on as soon as the status says so: scaled gangs, cliques that start later, an update.
+    /// Whether something can go on as soon as the status says so: scaled gangs, cliques that start later, an update. That
+    /// it was scheduled cannot be found out any more when its pods are lost.
     fn is_waited_for(&self, status: &PodCliqueStatus) -> bool {
+        let was_scheduled = was_scheduled_by(&self.clique.metadata, &status.conditions);
+        if was_scheduled && !availability::was_scheduled(&self.clique) {
+            return true;
+        }
         let stored = self.clique.status.clone().unwrap_or_default();
         let minimum = minimum(&self.clique);
         let reaches = |before: i32, now: i32| (before < minimum) != (now < minimum);

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use grove_api::conditions::podgang::INITIALIZED;
+use grove_api::labels::annotation;
 use grove_api::{
     ClusterTopology, ClusterTopologyBinding, PodClique, PodCliqueSet, PodGang, PodGangStatus, TopologyDomain,
 };
@@ -12,6 +13,7 @@ use grove_topology::resolve::packing_reference;
 use grove_topology::{Resolution, TopologyKind};
 use grove_workload::conditions;
 use grove_workload::diff::{Content, changes};
+use grove_workload::expand::Recycled;
 use grove_workload::gang::{self, Member, Members};
 use grove_workload::meta::uid;
 use grove_workload::names::is_owned_by;
@@ -64,6 +66,10 @@ pub(crate) async fn look(shell: &Shell, set: &ObjectKey, replica: i32, name: &st
     let packing = shell.view.tas.preferred_packing;
     constrain(&mut wanted, (&around.set, plan), &resolution, (packing, owned));
     steps::hand_on(&around.set, &mut wanted);
+    if let Some(record) = owned.and_then(|gang| Recycled::on(gang).outstanding(&live).record()) {
+        let key = annotation::RECYCLED_REPLICAS.to_owned();
+        wanted.annotations_mut().insert(key, record);
+    }
     gang::fill_references(&mut wanted, stored.as_deref(), &members);
     let count = listed(&wanted);
     let is_formed = count > 0 && stored.as_deref().map_or(0, listed) == 0;

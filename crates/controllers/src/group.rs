@@ -16,6 +16,7 @@ use crate::events;
 use crate::key::Key;
 use crate::kinds::set_shelf;
 use crate::replica;
+use crate::set::claim_changes;
 use crate::shell::{Shell, Surroundings};
 use crate::write::{self, Report, WriteError, in_parallel};
 
@@ -81,7 +82,7 @@ async fn write_children(shell: &Shell, group: &PodCliqueScalingGroup, around: &S
     let namespace = group.namespace().unwrap_or_default();
     let owner = uid(group);
     let claims = shell.view.claims.of(&set_shelf(&ObjectKey::of(&around.set.metadata)));
-    let claims = changes(owner, children.claims, &claims, Content::Fixed);
+    let claims = claim_changes(owner, children.claims, &claims);
     let mut errors = shell.carry_out(&namespace, claims, Content::Fixed).await;
     let cliques = changes(owner, children.cliques, &around.cliques, Content::Whole);
     errors.extend(shell.carry_out(&namespace, cliques, Content::Whole).await);

@@ -4,13 +4,15 @@ use std::collections::BTreeSet;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
+use futures::FutureExt;
 use futures::future::join_all;
 use grove_api::{
     ClusterTopology, ClusterTopologyBinding, ComputeDomain, PodClique, PodCliqueScalingGroup, PodCliqueSet, PodGang,
     TopologyDomain, labels,
 };
-use grove_runtime::{Arrival, Change, Feed, Notice, Outcome, Unreadable, all_synced};
+use grove_runtime::{Arrival, Change, Feed, Notice, Outcome, Unreadable, all_synced, publish_until};
 use k8s_openapi::api::apps::v1::ControllerRevision;
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use k8s_openapi::api::core::v1::Service;
@@ -22,7 +24,7 @@ use kube::core::{DynamicObject, TypeMeta};
 use kube::runtime::watcher;
 use tokio::sync::mpsc::{self, UnboundedReceiver};
 use tokio::sync::{Mutex, watch};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::affected::{Affects, all_of_foreign, of_foreign};
@@ -34,6 +36,9 @@ use crate::write::FIELD_MANAGER;
 use crate::{clique, compute_domain, gang, group, replica, set, topology};
 
 type Watching = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// How long an operator that ends may go on telling what it did.
+const TELL_MAX: Duration = Duration::from_secs(2);
 
 /// The workload operator.
 #[derive(Debug)]
@@ -56,7 +61,7 @@ impl Operator {
         }
     }
 
-    /// Works until told to stop. Writes that are under way then are finished.
+    /// Works until told to stop. Writes that are under way then are finished, and what they did is told.
     pub async fn run(&self, stop: CancellationToken) {
         let mut synced = Vec::new();
         let watches: Vec<Watching> = vec![
@@ -82,13 +87,19 @@ impl Operator {
         let mut notices = self.notices.lock().await;
         let foreign = ForeignKind::ALL.map(|kind| self.watch_foreign(kind, &mut synced));
         let watches = watches.into_iter().chain(foreign);
+        let (end, now) = (CancellationToken::new(), || self.shell.now());
+        let publish = publish_until(&self.shell.client, FIELD_MANAGER, &mut notices, (now, &end));
+        let mut publish = std::pin::pin!(publish.fuse());
         tokio::select! {
             // In this order every time: a run can be repeated.
             biased;
             _ = join_all(watches) => {}
-            () = grove_runtime::publish(&self.shell.client, FIELD_MANAGER, &mut notices, || self.shell.now()) => {}
+            () = &mut publish => {}
             () = self.work(synced, &stop) => {}
         }
+        // The last steps are told too, if that does not take long.
+        end.cancel();
+        let _ = timeout(TELL_MAX, publish).await;
     }
 
     /// Looks at what has changed, once everything has been seen.
@@ -149,7 +160,10 @@ impl Operator {
                     .into_iter()
                     .for_each(|key| shell.queue.add(key));
                 if version.is_none() {
-                    V::store(&shell.view).keep_only(&BTreeSet::new()).iter().for_each(seen);
+                    V::store(&shell.view)
+                        .keep_only(&BTreeSet::new(), 0)
+                        .iter()
+                        .for_each(seen);
                     sender.send_replace(true);
                     continue;
                 }
@@ -178,7 +192,7 @@ impl Operator {
                 known = Some(version.clone());
                 send_for(all_of_foreign(kind, &shell.view));
                 let Some(version) = version else {
-                    store.keep_only(&BTreeSet::new());
+                    store.keep_only(&BTreeSet::new(), 0);
                     sender.send_replace(true);
                     continue;
                 };

@@ -2,16 +2,18 @@
 
 use std::sync::Arc;
 
-use grove_api::{ComputeDomain, PodClique, PodCliqueScalingGroup, PodGang, labels};
+use grove_api::labels::{self, annotation};
+use grove_api::{ComputeDomain, PodClique, PodCliqueScalingGroup, PodGang};
 use grove_runtime::{Notice, ObjectKey, Outcome};
 use grove_workload::availability;
 use grove_workload::diff::{Change, Content, changes};
-use grove_workload::expand::{Live, ReplicaChildren};
+use grove_workload::expand::{Live, Recycled, ReplicaChildren};
 use grove_workload::meta::uid;
 use grove_workload::names::is_owned_by;
 use grove_workload::observed::{ObservedPod, PodFields};
 use kube::api::{Api, ListParams};
 use kube::{Resource, ResourceExt};
+use serde_json::json;
 
 use crate::compute_domain;
 use crate::key::Key;
@@ -163,6 +165,9 @@ async fn recycle(shell: &Shell, around: &Surroundings, replica: i32) -> Vec<Writ
     let (standalone, members): (Vec<PodClique>, Vec<PodClique>) = ours
         .into_iter()
         .partition(|clique| is_owned_by(&clique.metadata, uid(&*around.set)));
+    if let Err(error) = keep_numbers(shell, around, &standalone).await {
+        return vec![error];
+    }
     let marked = in_parallel(groups, |group| mark(shell, group)).await;
     // Members first: while a standalone clique is missing, a recycling counts as not over.
     let delete = |clique: PodClique| async move {
@@ -175,6 +180,20 @@ async fn recycle(shell: &Shell, around: &Surroundings, replica: i32) -> Vec<Writ
         errors = in_parallel(standalone, delete).await;
     }
     errors.into_iter().chain(marked).collect()
+}
+
+/// Writes down how far somebody has scaled cliques that are about to be replaced.
+async fn keep_numbers(shell: &Shell, around: &Surroundings, cliques: &[PodClique]) -> Result<(), WriteError> {
+    let Some(base) = &around.base else {
+        return Ok(());
+    };
+    let scaled = Recycled::of(cliques);
+    if Recycled::on(base) == scaled {
+        return Ok(());
+    }
+    let record = json!({annotation::RECYCLED_REPLICAS: scaled.record()});
+    let patch = json!({"metadata": {"annotations": record}});
+    shell.merge::<PodGang>(base, patch).await
 }
 
 /// The cliques and groups of a replica as the API server has them now.

@@ -7,13 +7,13 @@ use grove_api::{PodCliqueSet, PodCliqueSetStatus, labels};
 use grove_runtime::{ObjectKey, Outcome};
 use grove_topology::conditions::updated_set_conditions;
 use grove_topology::resolve;
-use grove_workload::diff::{Content, changes};
+use grove_workload::diff::{Change, Content, changes};
 use grove_workload::expand::Expansion;
-use grove_workload::expand::claims::ClaimTemplates;
+use grove_workload::expand::claims::{ClaimTemplates, Claims};
 use grove_workload::meta::uid;
 use grove_workload::{names, revision, status, update};
 use k8s_openapi::api::apps::v1::ControllerRevision;
-use k8s_openapi::api::resource::v1::ResourceClaimTemplate;
+use k8s_openapi::api::resource::v1::{ResourceClaim, ResourceClaimTemplate};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::ResourceExt;
 use kube::api::Api;
@@ -43,7 +43,7 @@ pub(crate) async fn look(shell: &Shell, key: &ObjectKey) -> Outcome {
         return shell.hold::<PodCliqueSet>(&set, ours).await;
     }
     match learn(shell, key, &set).await {
-        Ok(()) => bring_in_order(shell, key).await,
+        Ok(untold) => bring_in_order(shell, key, untold).await,
         Err(error) => {
             // Too little is known for more: but why nothing happens must be seen.
             let failures = write::failures(WRITE_ERROR, std::slice::from_ref(&error));
@@ -55,18 +55,20 @@ pub(crate) async fn look(shell: &Shell, key: &ObjectKey) -> Outcome {
 
 /// Finds out what the parts of the set must know, and sends for a look at them when it is news. The record of the
 /// templates is written before anything carries their hashes.
-async fn learn(shell: &Shell, key: &ObjectKey, set: &Arc<PodCliqueSet>) -> Result<(), WriteError> {
+/// What could not be found out and concerns only a part of it is returned.
+async fn learn(shell: &Shell, key: &ObjectKey, set: &Arc<PodCliqueSet>) -> Result<Vec<WriteError>, WriteError> {
     let shelf = set_shelf(key);
     let records = shell.view.revisions.of(&shelf);
     let resolved = revision::resolve(set, &records, &shell.view.cliques.of(&shelf));
     if let Some(record) = &resolved.create {
         shell.create::<ControllerRevision>(record).await?;
     }
+    let (claim_templates, unknown) = claim_templates(shell, set).await;
     let facts = Facts {
         uid: uid(&**set).to_owned(),
         generation: set.metadata.generation,
         hashes: resolved.hashes,
-        claim_templates: claim_templates(shell, set).await?,
+        claim_templates,
     };
     if shell.learn(key, facts) {
         let replicas = names::replicas(set).chain(replica::existing(shell, key));
@@ -83,40 +85,38 @@ async fn learn(shell: &Shell, key: &ObjectKey, set: &Arc<PodCliqueSet>) -> Resul
             .delete::<ControllerRevision>(&ObjectKey::of(&stale.metadata), uid(&**stale))
             .await?;
     }
-    Ok(())
+    Ok(unknown)
 }
 
 /// Claim templates that the set names and that are objects of their own. They are read, never watched: they may be in
 /// namespaces that are none of the operator's business.
-async fn claim_templates(shell: &Shell, set: &PodCliqueSet) -> Result<ClaimTemplates, WriteError> {
+async fn claim_templates(shell: &Shell, set: &PodCliqueSet) -> (ClaimTemplates, Vec<WriteError>) {
     let mut found = ClaimTemplates::new();
+    let mut unknown = Vec::new();
     for (namespace, name) in Expansion::external_claim_templates(set) {
         let api = Api::<ResourceClaimTemplate>::namespaced(shell.client.clone(), &namespace);
-        match shell.in_turn(api.get_opt(&name)).await {
+        let answer = shell.in_turn(api.get_opt(&name)).await;
+        let key = ObjectKey::new(namespace.clone(), name.clone());
+        match answer {
             Ok(Some(template)) => drop(found.insert((namespace, name), template.spec)),
-            Ok(None) => {
-                let key = ObjectKey::new(namespace, name);
-                return Err(WriteError::Failed(format!(
-                    "ResourceClaimTemplate {key} does not exist; create it"
-                )));
-            }
-            Err(error) => {
-                let key = ObjectKey::new(namespace, name);
-                return Err(WriteError::Failed(format!(
-                    "cannot read ResourceClaimTemplate {key}: {error}"
-                )));
-            }
+            Ok(None) => unknown.push(WriteError::Failed(format!(
+                "ResourceClaimTemplate {key} does not exist; create it"
+            ))),
+            Err(error) => unknown.push(WriteError::Failed(format!(
+                "cannot read ResourceClaimTemplate {key}: {error}"
+            ))),
         }
     }
-    Ok(found)
+    (found, unknown)
 }
 
-async fn bring_in_order(shell: &Shell, key: &ObjectKey) -> Outcome {
+async fn bring_in_order(shell: &Shell, key: &ObjectKey, unknown: Vec<WriteError>) -> Outcome {
     let own = Key::Set(key.clone());
     let Some(around) = Surroundings::of(shell, key, None) else {
         return Outcome::Settled;
     };
-    let errors = write_shared(shell, key, &around).await;
+    let mut errors = write_shared(shell, key, &around).await;
+    errors.extend(unknown);
     shell.report(&own, write::failures(WRITE_ERROR, &errors), &own);
     let live = around.live();
     let expansion = around.expansion(shell, &live);
@@ -151,6 +151,14 @@ fn put_topology_conditions(shell: &Shell, set: &PodCliqueSet, conditions: &mut V
     *conditions = updated;
 }
 
+/// What must be written of an owner's claims. One whose template is gone stays: it is in use, and nobody could make it
+/// again.
+pub(crate) fn claim_changes(owner: &str, claims: Claims, stored: &[Arc<ResourceClaim>]) -> Vec<Change<ResourceClaim>> {
+    let mut changes = changes(owner, claims.wanted, stored, Content::Fixed);
+    changes.retain(|change| !matches!(change, Change::Delete { name, .. } if claims.kept.contains(name)));
+    changes
+}
+
 async fn write_shared(shell: &Shell, key: &ObjectKey, around: &Surroundings) -> Vec<WriteError> {
     let live = around.live();
     let children = around.expansion(shell, &live).shared_children();
@@ -163,7 +171,7 @@ async fn write_shared(shell: &Shell, key: &ObjectKey, around: &Surroundings) -> 
     );
     let bindings = children.role_binding.into_iter().collect();
     let bindings = changes(owner, bindings, &view.role_bindings.of(&shelf), Content::Written);
-    let claims = changes(owner, children.claims, &view.claims.of(&shelf), Content::Fixed);
+    let claims = claim_changes(owner, children.claims, &view.claims.of(&shelf));
     let (a, b, c) = tokio::join!(
         shell.carry_out(&key.namespace, roles, Content::Written),
         shell.carry_out(&key.namespace, bindings, Content::Written),

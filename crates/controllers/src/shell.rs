@@ -8,17 +8,18 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use grove_api::config::{ProfileName, Scheduler, TopologyAwareScheduling};
-use grove_api::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
+use grove_api::{PodClique, PodCliqueScalingGroup, PodCliqueSet, PodGang};
 use grove_runtime::trace::Tracer;
 use grove_runtime::{Change, Notice, ObjectKey, Queue};
 use grove_workload::expand::claims::ClaimTemplates;
 use grove_workload::expand::gangs::named_scheduler;
-use grove_workload::expand::{Expansion, Live};
+use grove_workload::expand::{Expansion, Live, Recycled};
 use grove_workload::meta::uid;
+use grove_workload::names::{self, is_owned_by};
 use grove_workload::revision::Hashes;
 use grove_workload::status::Failure;
 use jiff::Timestamp;
-use kube::Client;
+use kube::{Client, ResourceExt};
 use tokio::sync::Semaphore;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::time::Instant;
@@ -276,12 +277,15 @@ pub(crate) struct Surroundings {
     pub(crate) facts: Arc<Facts>,
     pub(crate) cliques: Vec<Arc<PodClique>>,
     pub(crate) groups: Vec<Arc<PodCliqueScalingGroup>>,
+    /// The base gang of the replica, if it is about one.
+    pub(crate) base: Option<Arc<PodGang>>,
 }
 
 impl Surroundings {
     /// None if there is no such set, if it is being deleted, or if too little is known of it yet.
     pub(crate) fn of(shell: &Shell, set: &ObjectKey, replica: Option<i32>) -> Option<Self> {
         let shelf = set_shelf(set);
+        let namespace = &set.namespace;
         let set = shell
             .view
             .sets
@@ -295,16 +299,23 @@ impl Surroundings {
             ),
             None => (shell.view.cliques.of(&shelf), shell.view.groups.of(&shelf)),
         };
+        let base = replica.and_then(|replica| {
+            let name = names::base_gang(&set.name_any(), replica);
+            shell.view.gangs.get(&ObjectKey::new(namespace.clone(), name))
+        });
+        let base = base.filter(|gang| is_owned_by(&gang.metadata, uid(&*set)));
         Some(Self {
             set,
             facts,
             cliques,
             groups,
+            base,
         })
     }
 
     pub(crate) fn live(&self) -> Live<'_> {
-        Live::of(&self.set, &self.cliques, &self.groups)
+        let recycled = self.base.as_deref().map(Recycled::on).unwrap_or_default();
+        Live::of(&self.set, &self.cliques, &self.groups).with_recycled(recycled)
     }
 
     /// Who places the set's gangs.

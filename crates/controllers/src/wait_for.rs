@@ -3,17 +3,21 @@
 //! One watch per clique, each by name, so that a role needs to grant no more than those names. Whatever goes wrong
 //! (rights that are not there yet, an API server that is away) is tried again with growing pauses: a pod that gave up
 //! would only be started again.
+//!
+//! Arguments are as old as the pod. What was scaled down since is waited for with the pods that it still asks for, and
+//! what the pod's own clique does not start after any more, because it has none, is not waited for at all.
 
 use std::str::FromStr;
 
 use futures::StreamExt as _;
-use futures::future::join_all;
+use futures::future::{join_all, pending};
 use grove_api::PodClique;
 use kube::api::{ApiResource, DynamicObject};
 use kube::runtime::WatchStreamExt as _;
 use kube::runtime::watcher::watch_object;
 use kube::{Api, Client};
 use thiserror::Error;
+use tokio::sync::watch;
 
 /// A clique that must be ready first.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,6 +57,8 @@ pub enum Progress {
         ready: i64,
     },
     Ready(Parent),
+    /// The clique need not be waited for any more.
+    Over(Parent),
     /// The clique cannot be watched; it will be tried again.
     Trouble {
         parent: Parent,
@@ -60,33 +66,92 @@ pub enum Progress {
     },
 }
 
-/// The parents that the arguments of a container name, if it is one that waits (`wait-for --podcliques=FQN:N …`).
-pub fn parents_in<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Option<Vec<Parent>> {
-    let mut arguments = arguments.into_iter();
-    (arguments.next() == Some("wait-for")).then_some(())?;
-    arguments
-        .map(|argument| argument.strip_prefix("--podcliques=")?.parse().ok())
-        .collect()
+/// Who waits for whom.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Wait {
+    /// The full name of the PodClique whose pod waits, if it is known.
+    pub of: Option<String>,
+    pub parents: Vec<Parent>,
 }
 
-/// Returns when every parent has its ready pods; `tell` hears of what happens meanwhile.
-pub async fn run(client: Client, namespace: &str, parents: &[Parent], tell: impl Fn(Progress)) {
+impl Wait {
+    /// As the arguments of a container say, if it is one that waits (`wait-for --podcliques=FQN:N … --of=FQN`).
+    pub fn in_arguments<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Option<Self> {
+        let mut arguments = arguments.into_iter();
+        (arguments.next() == Some("wait-for")).then_some(())?;
+        let mut wait = Self::default();
+        for argument in arguments {
+            match argument.split_once('=')? {
+                ("--podcliques", parent) => wait.parents.push(parent.parse().ok()?),
+                ("--of", clique) => wait.of = Some(clique.to_owned()),
+                _ => return None,
+            }
+        }
+        Some(wait)
+    }
+}
+
+/// Names of the cliques that the waiting one starts after; none before it has been seen.
+type StartsAfter = Option<Vec<String>>;
+
+/// Returns when nobody has to be waited for any more; `tell` hears of what happens meanwhile.
+pub async fn run(client: Client, namespace: &str, wait: &Wait, tell: impl Fn(Progress)) {
     let resource = ApiResource::erase::<PodClique>(&());
     // Read without our types: an object that these cannot read must not hold up a start.
     let cliques: Api<DynamicObject> = Api::namespaced_with(client, namespace, &resource);
-    join_all(parents.iter().map(|parent| wait(cliques.clone(), parent, &tell))).await;
+    let (sender, after) = watch::channel(None);
+    let parents = wait.parents.iter();
+    let waits = parents.map(|parent| wait_for(cliques.clone(), parent, after.clone(), &tell));
+    tokio::select! {
+        biased;
+        _ = join_all(waits) => {}
+        () = follow(cliques.clone(), wait.of.as_deref(), &sender) => {}
+    }
 }
 
-async fn wait(cliques: Api<DynamicObject>, parent: &Parent, tell: &impl Fn(Progress)) {
-    let parent = parent.clone();
+/// Follows whom the waiting clique starts after. Without the right to see it everybody is waited for.
+async fn follow(cliques: Api<DynamicObject>, of: Option<&str>, after: &watch::Sender<StartsAfter>) {
+    if let Some(name) = of {
+        let mut changes = std::pin::pin!(watch_object(cliques, name).default_backoff());
+        while let Some(seen) = changes.next().await {
+            if let Ok(Some(clique)) = seen {
+                let names = clique.data["spec"]["startsAfter"].as_array().into_iter().flatten();
+                let names = names.filter_map(|name| name.as_str().map(str::to_owned));
+                after.send_replace(Some(names.collect()));
+            }
+        }
+    }
+    pending().await
+}
+
+async fn wait_for(
+    cliques: Api<DynamicObject>,
+    parent: &Parent,
+    mut after: watch::Receiver<StartsAfter>,
+    tell: &impl Fn(Progress),
+) {
+    let is_over = |after: &StartsAfter| after.as_ref().is_some_and(|names| !names.contains(&parent.name));
+    let over = async {
+        if after.wait_for(is_over).await.is_err() {
+            pending().await
+        }
+    };
+    tokio::select! {
+        biased;
+        () = ready(cliques, parent, tell) => tell(Progress::Ready(parent.clone())),
+        () = over => tell(Progress::Over(parent.clone())),
+    }
+}
+
+async fn ready(cliques: Api<DynamicObject>, parent: &Parent, tell: &impl Fn(Progress)) {
     let mut changes = std::pin::pin!(watch_object(cliques, &parent.name).default_backoff());
     let mut is_told = false;
     while let Some(seen) = changes.next().await {
         match seen {
             Ok(clique) => {
                 let ready = ready_pods(clique.as_ref());
-                if is_enough(clique.as_ref(), &parent) {
-                    return tell(Progress::Ready(parent));
+                if is_enough(clique.as_ref(), parent) {
+                    return;
                 }
                 if !is_told {
                     is_told = true;
@@ -102,9 +167,13 @@ async fn wait(cliques: Api<DynamicObject>, parent: &Parent, tell: &impl Fn(Progr
     }
 }
 
-/// A clique that does not exist is not ready, whatever the number: it will be made.
+/// A clique that does not exist is not ready, whatever the number: it will be made. One that asks for fewer pods than it
+/// did has no more to wait for than those.
 fn is_enough(clique: Option<&DynamicObject>, parent: &Parent) -> bool {
-    clique.is_some() && ready_pods(clique) >= i64::from(parent.ready)
+    clique.is_some_and(|seen| {
+        let asked = seen.data["spec"]["replicas"].as_i64().unwrap_or(i64::MAX);
+        ready_pods(clique) >= i64::from(parent.ready).min(asked)
+    })
 }
 
 fn ready_pods(clique: Option<&DynamicObject>) -> i64 {
@@ -144,10 +213,14 @@ mod tests {
 
     #[test]
     fn a_container_that_waits_is_known_by_its_arguments() {
-        let parents = parents_in(["wait-for", "--podcliques=a-0-b:2", "--podcliques=a-0-c:1"]);
-        assert_eq!(parents, Some(vec![parent("a-0-b", 2), parent("a-0-c", 1)]));
-        assert_eq!(parents_in(["serve", "--podcliques=a-0-b:2"]), None);
-        assert_eq!(parents_in([]), None);
+        let wait = Wait {
+            of: Some("a-0-d".into()),
+            parents: vec![parent("a-0-b", 2), parent("a-0-c", 1)],
+        };
+        let arguments = ["wait-for", "--podcliques=a-0-b:2", "--podcliques=a-0-c:1", "--of=a-0-d"];
+        assert_eq!(Wait::in_arguments(arguments), Some(wait));
+        assert_eq!(Wait::in_arguments(["serve", "--podcliques=a-0-b:2"]), None);
+        assert_eq!(Wait::in_arguments([]), None);
     }
 
     #[test]
@@ -164,6 +237,7 @@ mod tests {
         assert!(is_enough(Some(&clique("a", 2)), &parent("a", 2)));
         assert!(!is_enough(Some(&clique("a", 1)), &parent("a", 2)));
         assert!(is_enough(Some(&clique("a", 0)), &parent("a", 0)));
+        assert!(is_enough(Some(&clique("a", 2)), &parent("a", 3)), "it asks for two");
         assert!(!is_enough(None, &parent("a", 0)));
     }
 
@@ -173,9 +247,12 @@ mod tests {
         let cluster = Cluster::builder().start();
         let client = cluster.client();
         let told = Mutex::new(Vec::new());
-        let parents = [parent("a", 2), parent("b", 1)];
+        let wait = Wait {
+            of: Some("d".into()),
+            parents: vec![parent("a", 2), parent("b", 1), parent("c", 1)],
+        };
         let tell = |progress| told.lock().unwrap().push(progress);
-        let waiting = run(client.clone(), "default", &parents, tell);
+        let waiting = run(client.clone(), "default", &wait, tell);
 
         let story = async {
             sleep(Duration::from_secs(60)).await;
@@ -190,6 +267,10 @@ mod tests {
             sleep(Duration::from_secs(60)).await;
             let cliques: Api<DynamicObject> =
                 Api::default_namespaced_with(client.clone(), &ApiResource::erase::<PodClique>(&()));
+            // The one that waits starts after two of them only: nobody makes the third any more.
+            let mut own = clique("d", 0);
+            own.data["spec"]["startsAfter"] = json!(["a", "b"]);
+            cliques.create(&PostParams::default(), &own).await.unwrap();
             for (name, ready) in [("a", 2), ("b", 1)] {
                 cliques.create(&PostParams::default(), &clique(name, 0)).await.unwrap();
                 sleep(Duration::from_secs(60)).await;
@@ -208,5 +289,6 @@ mod tests {
         let is_trouble = |progress: &Progress| matches!(progress, Progress::Trouble { .. });
         assert!(is_trouble(&told[0]), "{told:?}");
         assert_eq!(told.last(), Some(&Progress::Ready(parent("b", 1))));
+        assert!(told.contains(&Progress::Over(parent("c", 1))), "{told:?}");
     }
 }

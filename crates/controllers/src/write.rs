@@ -179,11 +179,28 @@ impl Shell {
 
     /// Deletes the object with this UID; one that is gone already is as good.
     pub(crate) async fn delete<V: Affects>(&self, key: &ObjectKey, uid: &str) -> Result<(), WriteError> {
+        self.delete_if::<V>(key, (uid, None)).await
+    }
+
+    /// The same, if it is still as it was seen.
+    pub(crate) async fn delete_as_seen<V: Affects>(&self, key: &ObjectKey, uid: &str) -> Result<(), WriteError> {
+        let seen = V::store(&self.view).stamp(key).filter(|stamp| stamp.uid == uid);
+        match seen {
+            Some(stamp) => self.delete_if::<V>(key, (uid, Some(stamp.version.to_string()))).await,
+            None => Err(WriteError::Outdated(key.clone())),
+        }
+    }
+
+    async fn delete_if<V: Affects>(
+        &self,
+        key: &ObjectKey,
+        (uid, resource_version): (&str, Option<String>),
+    ) -> Result<(), WriteError> {
         let _permit = self.permit().await;
         let parameters = DeleteParams {
             preconditions: Some(Preconditions {
                 uid: Some(uid.to_owned()),
-                resource_version: None,
+                resource_version,
             }),
             ..DeleteParams::background()
         };

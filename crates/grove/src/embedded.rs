@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use anyhow::{Context, Result, bail};
-use grove_controllers::wait_for;
+use grove_controllers::wait_for::{self, Wait};
 use grove_simcluster::door::Listener;
 use grove_simcluster::{Cluster, DataDir, FleetOptions, InitRunner, NodeSpec, User};
 use jiff::Timestamp;
@@ -123,11 +123,11 @@ fn waiting(client: Arc<OnceLock<Client>>) -> InitRunner {
             .into_iter()
             .flatten()
             .filter_map(Value::as_str);
-        let parents = wait_for::parents_in(arguments)?;
+        let wait = Wait::in_arguments(arguments)?;
         let client = client.get()?.clone();
         let namespace = pod["metadata"]["namespace"].as_str().unwrap_or_default().to_owned();
         Some(Box::pin(async move {
-            wait_for::run(client, &namespace, &parents, |_| {}).await;
+            wait_for::run(client, &namespace, &wait, |_| {}).await;
             0
         }))
     })

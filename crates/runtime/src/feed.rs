@@ -121,7 +121,7 @@ where
     ) {
         let kind = &self.kind;
         let mut events = std::pin::pin!(watcher::watcher(self.api, self.config));
-        let mut listed = BTreeSet::new();
+        let (mut listed, mut reached) = (BTreeSet::new(), 0);
         let mut failures = 0;
         while let Some(event) = events.next().await {
             let event = match event {
@@ -144,14 +144,15 @@ where
                 failures = 0;
             }
             match event {
-                Event::Init => listed.clear(),
+                Event::Init => (listed, reached) = (BTreeSet::new(), 0),
                 Event::InitApply(object) => {
+                    reached = reached.max(Stamp::of(object.meta()).version);
                     listed.insert(ObjectKey::of(object.meta()));
                     take((kind, &self.store), object, self.read, &changed, &unreadable);
                 }
                 Event::InitDone => {
                     self.store
-                        .keep_only(&std::mem::take(&mut listed))
+                        .keep_only(&std::mem::take(&mut listed), reached)
                         .iter()
                         .for_each(&changed);
                     synced.send_replace(true);

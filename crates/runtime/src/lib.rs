@@ -26,7 +26,7 @@ pub use backoff::Backoff;
 pub use feed::{Arrival, Feed, Trusted, Unreadable, all_synced};
 pub use key::ObjectKey;
 pub use looks::Looks;
-pub use notice::{Notice, announce, publish};
+pub use notice::{Notice, announce, publish, publish_until};
 pub use queue::{Outcome, Queue};
 pub use store::{Change, Shelf, Stamp, Store};
 pub use write::{WriteError, outcome};

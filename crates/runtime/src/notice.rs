@@ -13,6 +13,7 @@ use kube::api::{Api, PostParams};
 use kube::core::ObjectMeta;
 use kube::{Client, Resource};
 use tokio::sync::mpsc::UnboundedReceiver;
+use tokio_util::sync::CancellationToken;
 
 use crate::Unreadable;
 
@@ -124,7 +125,23 @@ pub async fn publish(
     notices: &mut UnboundedReceiver<Notice>,
     now: impl Fn() -> Timestamp,
 ) {
-    while let Some(notice) = notices.recv().await {
+    publish_until(client, reporter, notices, (now, &CancellationToken::new())).await;
+}
+
+/// The same until the end; what there is to tell by then is still told.
+pub async fn publish_until(
+    client: &Client,
+    reporter: &str,
+    notices: &mut UnboundedReceiver<Notice>,
+    (now, end): (impl Fn() -> Timestamp, &CancellationToken),
+) {
+    loop {
+        let notice = tokio::select! {
+            biased;
+            notice = notices.recv() => notice,
+            () = end.cancelled() => None,
+        };
+        let Some(notice) = notice else { return };
         announce(client, reporter, &notice, now()).await;
     }
 }

@@ -89,6 +89,11 @@ impl<V> Store<V> {
         self.inner().held.get(key).map(|held| held.value.clone())
     }
 
+    /// Which revision of an object is held.
+    pub fn stamp(&self, key: &ObjectKey) -> Option<Stamp> {
+        self.inner().held.get(key).map(|held| held.stamp.clone())
+    }
+
     /// Everything that belongs to `whole`, part by part.
     pub fn of(&self, whole: &str) -> Vec<Arc<V>> {
         self.on_shelves(whole, i32::MIN..=i32::MAX)
@@ -180,10 +185,11 @@ impl<V> Store<V> {
         Some(change)
     }
 
-    /// Takes note that a new list holds these objects and no others.
-    pub fn keep_only(&self, listed: &BTreeSet<ObjectKey>) -> Vec<Change<V>> {
+    /// Takes note that a new list holds these objects and no others, the newest of this revision.
+    pub fn keep_only(&self, listed: &BTreeSet<ObjectKey>, version: u64) -> Vec<Change<V>> {
         let mut inner = self.inner();
         inner.gone.clear();
+        inner.reached = inner.reached.max(version);
         let missing: Vec<ObjectKey> = inner.held.keys().filter(|key| !listed.contains(key)).cloned().collect();
         let changes = missing.into_iter().map(|key| Change {
             old: inner.take_out(&key),
@@ -262,6 +268,16 @@ mod tests {
         assert!(store.get(&key("a")).is_some());
     }
 
+    /// The object came and went while the watch was broken: the list does not have it, and says how far it knows.
+    #[test]
+    fn an_answer_that_comes_after_a_list_without_its_object_does_not_bring_it_back() {
+        let store = store();
+        store.put(key("b"), stamp("v", 9), ("w", 1));
+        store.keep_only(&BTreeSet::from([key("b")]), 9);
+        assert!(store.put_answer(key("a"), stamp("u", 7), ("w", 1)).is_none());
+        assert!(store.put_answer(key("a"), stamp("u", 10), ("w", 1)).is_some());
+    }
+
     /// The last finalizer is lifted: the watch tells of the end before the answer to the patch is there.
     #[test]
     fn an_answer_that_comes_after_the_end_of_its_object_does_not_bring_it_back() {
@@ -296,7 +312,7 @@ mod tests {
         let store = store();
         store.put(key("a"), stamp("a", 1), ("w", 1));
         store.put(key("b"), stamp("b", 1), ("w", 1));
-        let ended = store.keep_only(&BTreeSet::from([key("b")]));
+        let ended = store.keep_only(&BTreeSet::from([key("b")]), 0);
         assert_eq!(ended.len(), 1);
         assert_eq!(ended[0].key, key("a"));
         assert_eq!(store.len(), 1);

@@ -15,11 +15,12 @@ use grove_api::labels::annotation;
 use crate::names::is_owned_by;
 
 /// Annotations that nobody else writes: one that should be absent must be absent.
-pub const OWN_ANNOTATIONS: [&str; 4] = [
+pub const OWN_ANNOTATIONS: [&str; 5] = [
     annotation::TOPOLOGY_NAME,
     annotation::REPLICA_PACK_REQUIRED,
     annotation::PREFERRED_BY_POLICY,
     annotation::TAKEN_OVER,
+    annotation::RECYCLED_REPLICAS,
 ];
 
 /// One write, or the reason why there is none.

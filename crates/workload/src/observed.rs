@@ -133,8 +133,8 @@ fn readiness(status: &StatusFields) -> Readiness {
     if ready.is_some_and(|ready| ready.status == "True") {
         return Readiness::Ready;
     }
-    let mut all = status.init_container_statuses.iter().chain(&status.container_statuses);
-    if all.any(ended_with_error) {
+    let mut inits = status.init_container_statuses.iter().filter(|init| !is_past(init));
+    if inits.any(ended_with_error) || status.container_statuses.iter().any(ended_with_error) {
         return Readiness::Crashed;
     }
     // A pod is not ready from the moment its node takes it, before its containers start. If it became unready after
@@ -148,6 +148,13 @@ fn readiness(status: &StatusFields) -> Readiness {
         (Some(unready), Some(started)) if unready > started => Readiness::Lost,
         _ => Readiness::Starting,
     }
+}
+
+/// Whether an init container has done its work, or does it for as long as the pod runs: how often it failed before that
+/// does not count any more.
+fn is_past(init: &ContainerFields) -> bool {
+    let ended = init.state.terminated.as_ref();
+    ended.is_some_and(|ended| ended.exit_code == 0) || (init.state.running.is_some() && init.started == Some(true))
 }
 
 fn ended_with_error(container: &ContainerFields) -> bool {
@@ -233,6 +240,27 @@ mod tests {
             Readiness::Starting
         );
         assert_eq!(observe(json!({})).readiness, Readiness::Starting);
+    }
+
+    #[test]
+    fn an_init_container_that_has_succeeded_is_no_crash() {
+        let with = |state: Value, started: Value| {
+            let init = json!([{"name": "i", "ready": false, "restartCount": 1, "image": "", "imageID": "",
+                "state": state, "started": started, "lastState": {"terminated": {"exitCode": 1}}}]);
+            observe(json!({"phase": "Pending", "initContainerStatuses": init})).readiness
+        };
+        let running = json!({"running": {}});
+        assert_eq!(
+            with(json!({"terminated": {"exitCode": 0}}), json!(null)),
+            Readiness::Starting
+        );
+        assert_eq!(with(running.clone(), json!(true)), Readiness::Starting, "a sidecar");
+        assert_eq!(with(running, json!(null)), Readiness::Crashed, "it tries again");
+        assert_eq!(with(json!({"waiting": {}}), json!(null)), Readiness::Crashed);
+        assert_eq!(
+            with(json!({"terminated": {"exitCode": 2}}), json!(null)),
+            Readiness::Crashed
+        );
     }
 
     #[test]

@@ -26,6 +26,8 @@ pub struct Victim {
     pub name: String,
     pub uid: String,
     pub reason: VictimReason,
+    /// It goes because it serves nobody: only as it was seen, for it may do so by now.
+    pub as_seen: bool,
 }
 
 /// Why a pod goes.
@@ -47,6 +49,15 @@ impl Victim {
             name: pod.name.clone(),
             uid: pod.uid.clone(),
             reason,
+            as_seen: false,
+        }
+    }
+
+    /// One that goes because it is not ready.
+    pub(crate) fn broken(pod: &ObservedPod, reason: VictimReason) -> Self {
+        Self {
+            as_seen: true,
+            ..Self::new(pod, reason)
         }
     }
 }

@@ -133,7 +133,7 @@ fn hashes(pods: &[Pod]) -> BTreeSet<Option<String>> {
 /// What the first new operator made of the set is what the next ones find: none writes another record, no pod goes, and
 /// after a time without any the pods have the hashes of the release before.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_restart_after_an_upgrade_replaces_no_pod_either() -> Result<()> {
+async fn pain_grove_808_a_restart_after_an_upgrade_replaces_no_pod_either() -> Result<()> {
     if is_recording() {
         return Ok(());
     }

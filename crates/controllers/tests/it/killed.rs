@@ -32,6 +32,8 @@ enum Deed {
     Scale,
     /// It runs, loses a pod and all room, and is recycled; then there is room again.
     Lose,
+    /// The same after somebody has scaled its clique.
+    LoseScaled,
     /// It runs, and is deleted.
     Delete,
 }
@@ -40,7 +42,7 @@ impl Deed {
     /// What the names of pods that it may replace, make or remove begin with.
     fn concerns(self) -> &'static [&'static str] {
         match self {
-            Self::Create | Self::Lose | Self::Delete => &["w-"],
+            Self::Create | Self::Lose | Self::LoseScaled | Self::Delete => &["w-"],
             Self::Update => &["w-0-a-"],
             Self::Scale => &["w-0-a-", "w-1-"],
         }
@@ -58,13 +60,19 @@ impl Deed {
                 world.cordon_all(true).await;
                 world.lose_pod("w-0-a").await;
             }
+            Self::LoseScaled => {
+                world.cordon_all(true).await;
+                for _ in 0..2 {
+                    world.lose_pod("w-0-a").await;
+                }
+            }
             Self::Delete => world.delete::<PodCliqueSet>("w").await,
         }
     }
 
     /// Waits until all of it has happened.
     async fn end(self, world: &World) {
-        if self == Self::Lose {
+        if matches!(self, Self::Lose | Self::LoseScaled) {
             // Longer than what is below its minimum is left alone.
             world.pass(60).await;
             world.cordon_all(false).await;
@@ -95,6 +103,10 @@ impl Story {
         let begin = world.revision();
         if self.deed != Deed::Create {
             world.create_set(&self.manifest).await;
+            world.settle().await;
+        }
+        if self.deed == Deed::LoseScaled {
+            world.scale::<PodClique>("w-0-a", 3).await;
             world.settle().await;
         }
         let untouched = self.untouched(world).await;
@@ -315,6 +327,11 @@ async fn killed_at_any_write_of_a_scaling() {
 #[tokio::test(start_paused = true)]
 async fn killed_at_any_write_of_a_gang_termination() {
     killed_at_any_write(with_group(), Deed::Lose, 4).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn killed_at_any_write_of_a_gang_termination_after_a_scaling() {
+    killed_at_any_write(with_group(), Deed::LoseScaled, 5).await;
 }
 
 #[tokio::test(start_paused = true)]

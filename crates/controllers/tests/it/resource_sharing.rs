@@ -102,3 +102,49 @@ async fn rs1_a_missing_claim_template_is_told() {
     let status = world.get::<PodCliqueSet>("w").await.status.unwrap_or_default();
     assert!(status.last_errors.is_empty(), "{:?}", status.last_errors);
 }
+
+/// What was made from a template lives on without it: the next operator does all its work, and says what is missing.
+#[tokio::test(start_paused = true)]
+async fn rs1_a_claim_template_that_is_gone_stops_nothing_that_runs() {
+    let mut world = World::placed_by(Placer::Operator, 10).await;
+    let manifest = SHARED.replace(
+        "- {name: fabric, scope: AllReplicas}\n",
+        "- {name: elsewhere, scope: AllReplicas}\n",
+    );
+    let template = serde_json::from_value(serde_json::json!({
+        "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaimTemplate", "metadata": {"name": "elsewhere"},
+        "spec": {"spec": {"devices": {"requests": [{"name": "d", "exactly": {"deviceClassName": "fabric.example"}}]}}},
+    }));
+    let template: k8s_openapi::api::resource::v1::ResourceClaimTemplate = template.expect("a template");
+    world.create(&template).await;
+    world.create_set(&manifest).await;
+    world.settle().await;
+    assert_eq!(world.ready().await, 4);
+    let claims = world.list::<ResourceClaim>().await;
+    world.stop_operator().await;
+    world
+        .delete::<k8s_openapi::api::resource::v1::ResourceClaimTemplate>("elsewhere")
+        .await;
+    world.start_operator();
+    world.settle().await;
+    world.scale::<PodClique>("w-0-solo", 3).await;
+    let lost = world.pods_of("w-0-sg-0-member").await;
+    world.delete::<Pod>(&lost[0].name_any()).await;
+    world.settle().await;
+    assert_eq!(world.ready().await, 5);
+    let now = world.list::<ResourceClaim>().await;
+    for (name, claim) in &claims {
+        assert_eq!(now.get(name).and_then(ResourceExt::uid), claim.uid(), "{name}");
+    }
+    let errors = world
+        .get::<PodCliqueSet>("w")
+        .await
+        .status
+        .unwrap_or_default()
+        .last_errors;
+    let words = "ResourceClaimTemplate default/elsewhere does not exist";
+    assert!(
+        errors.iter().any(|error| error.description.contains(words)),
+        "{errors:?}"
+    );
+}

@@ -3,14 +3,17 @@
 //! What must hold at every moment is checked against the history of all pods, write by write.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use grove_api::podcliqueset::PodCliqueSetUpdateProgress;
 use grove_api::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
+use grove_simcluster::FleetOptions;
+use grove_simcluster::fault::{Match, WatchFault};
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 
-use crate::support::World;
-use crate::support::workloads::{Minimum, running};
+use crate::support::workloads::{Minimum, running, simple};
+use crate::support::{OPERATOR, World};
 
 async fn progress(world: &World) -> PodCliqueSetUpdateProgress {
     let set = world.get::<PodCliqueSet>("w").await;
@@ -310,4 +313,28 @@ async fn an_update_ends_when_all_pods_are_ready_and_not_just_the_minimum() {
     let mut ready = 0;
     world.replay_until(end, |scene| ready = scene.ready("w-0-"));
     assert_eq!(ready, 10);
+}
+
+/// A pod that became ready since it was last seen is not taken as a broken one.
+#[tokio::test(start_paused = true)]
+async fn what_has_become_ready_is_no_broken_pod_on_old_news() {
+    let fleet = FleetOptions {
+        ready_delay: Duration::from_secs(30),
+        ..FleetOptions::default()
+    };
+    let world = World::with_fleet(10, fleet).await;
+    world.create_set(&simple("w", 1, 3)).await;
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    let pods = Match::any().user(OPERATOR).resource("", "pods");
+    let late = WatchFault::Delay(Duration::from_secs(60));
+    assert_eq!(world.cluster.faults().strike_watches(&pods, late), 1);
+    world
+        .eventually("all pods are ready", async |world| world.ready().await == 3)
+        .await;
+    let begin = world.revision();
+    world.set_image(&["a"], "two").await;
+    world.settle().await;
+    world.update_ends().await;
+    world.replay(begin, |scene| assert!(scene.ready("w-0-a") >= 2));
+    world.all_run("w-0-a", "two").await;
 }

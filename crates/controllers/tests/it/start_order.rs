@@ -2,9 +2,11 @@
 //!
 //! The init container that waits is run for real, by what the API says of the cliques before it.
 
+use grove_api::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
+use serde_json::json;
 
 use crate::support::World;
 use crate::support::workloads::{Minimum, Order, workload};
@@ -90,7 +92,7 @@ async fn order_delays_containers_and_not_placement() {
     assert_eq!(world.ready().await, 0);
 }
 
-/// What waits may read the cliques that it waits for, and nothing else; without an order nothing is granted.
+/// What waits may read the cliques that it waits for and its own, and nothing else; without an order nothing is granted.
 #[tokio::test(start_paused = true)]
 async fn rights_are_given_only_where_something_waits() {
     let world = started(Minimum::All, Order::Any).await;
@@ -104,6 +106,94 @@ async fn rights_are_given_only_where_something_waits() {
     let role = world.get::<Role>("grove.io:pcs:w").await;
     let rule = &role.rules.expect("rules")[0];
     let names = rule.resource_names.clone().expect("names");
-    assert_eq!(names, ["w-0-pc-a", "w-0-sg-x-0-pc-c", "w-0-sg-x-1-pc-c"]);
+    let members = [
+        "w-0-sg-x-0-pc-b",
+        "w-0-sg-x-0-pc-c",
+        "w-0-sg-x-1-pc-b",
+        "w-0-sg-x-1-pc-c",
+    ];
+    assert_eq!(names[0], "w-0-pc-a");
+    assert_eq!(names[1..], members, "who waits, and who is waited for");
     assert_eq!(rule.resources.as_deref(), Some(&["podcliques".to_owned()][..]));
+}
+
+/// One pod of `a`, and of `b` and `c`, each in a scaling group of its own.
+fn abc(order: &str) -> PodCliqueSet {
+    let clique = |name: &str, after: &[&str]| {
+        let pod = json!({"containers": [{"name": "main", "image": "one"}]});
+        json!({"name": name, "spec": {"roleName": name, "replicas": 1, "minAvailable": 1, "podSpec": pod,
+            "startsAfter": after}})
+    };
+    let group = |name: &str, clique: &str| json!({"name": name, "cliqueNames": [clique]});
+    let after = |names: &[&'static str]| match order {
+        "Explicit" => names.to_vec(),
+        _ => vec![],
+    };
+    let template = json!({
+        "cliqueStartupType": format!("CliqueStartupType{order}"),
+        "cliques": [clique("a", &[]), clique("b", &after(&["a"])), clique("c", &after(&["a", "b"]))],
+        "podCliqueScalingGroups": [group("x", "b"), group("y", "c")],
+    });
+    let set = json!({"apiVersion": "grove.io/v1alpha1", "kind": "PodCliqueSet", "metadata": {"name": "w"},
+        "spec": {"replicas": 1, "template": template}});
+    serde_json::from_value(set).expect("a set")
+}
+
+/// Who is waited for depends on the numbers of others: who has none is waited for no more, until it is back.
+#[tokio::test(start_paused = true)]
+async fn what_is_scaled_to_zero_is_no_parent_until_it_is_back() {
+    let world = World::with_places(10).await;
+    world.create(&abc("Explicit")).await;
+    world.settle().await;
+    let after = async |clique: &str| {
+        let clique = world.all::<PodClique>().get_opt(clique).await.expect("an answer");
+        clique.map(|clique| clique.spec.starts_after).unwrap_or_default()
+    };
+    assert_eq!(after("w-0-y-0-c").await, ["w-0-a", "w-0-x-0-b"]);
+    world.scale::<PodCliqueScalingGroup>("w-0-x", 0).await;
+    world.settle().await;
+    assert_eq!(after("w-0-y-0-c").await, ["w-0-a"]);
+    world.scale::<PodClique>("w-0-a", 0).await;
+    world.settle().await;
+    assert!(after("w-0-y-0-c").await.is_empty());
+    world.scale::<PodCliqueScalingGroup>("w-0-x", 1).await;
+    world.settle().await;
+    assert_eq!(after("w-0-y-0-c").await, ["w-0-x-0-b"]);
+    assert!(after("w-0-x-0-b").await.is_empty());
+    world.scale::<PodClique>("w-0-a", 1).await;
+    world.settle().await;
+    assert_eq!(after("w-0-x-0-b").await, ["w-0-a"]);
+    assert_eq!(world.ready().await, 3);
+}
+
+/// Pods wait for what was there when they were made; when that is scaled to zero, they start.
+#[tokio::test(start_paused = true)]
+async fn what_waits_for_a_role_that_is_scaled_to_zero_starts() {
+    let world = World::with_places(10).await;
+    let mut set = abc("InOrder");
+    // The first never becomes ready.
+    let stuck = serde_json::from_value(json!([{"name": "never", "image": "bad"}]));
+    set.spec.template.cliques[0].spec.pod_spec.init_containers = stuck.expect("containers");
+    world.create(&set).await;
+    world.pass(60).await;
+    assert_eq!((world.ready().await, world.pending().await), (0, 0));
+    let role = async || {
+        let rules = world.get::<Role>("grove.io:pcs:w").await.rules.expect("rules");
+        rules[0].resource_names.clone().expect("names")
+    };
+    let rights = role().await;
+    // c waits for b, which is gone; and not for a, for which its pod was not made to wait.
+    world.scale::<PodCliqueScalingGroup>("w-0-x", 0).await;
+    world.settle().await;
+    assert_eq!(world.ready().await, 1);
+    let after = world.get::<PodClique>("w-0-y-0-c").await.spec.starts_after;
+    assert_eq!(after, ["w-0-a"], "the next pod waits for who comes before");
+    assert_eq!(role().await, rights, "whoever waits may go on reading");
+    world.scale::<PodCliqueScalingGroup>("w-0-x", 1).await;
+    world.pass(60).await;
+    assert_eq!(world.ready().await, 1);
+    // b waits for a, which stays but has no pods.
+    world.scale::<PodClique>("w-0-a", 0).await;
+    world.settle().await;
+    assert_eq!(world.ready().await, 2);
 }

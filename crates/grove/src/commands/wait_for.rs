@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use grove_api::config::ClientConnection;
-use grove_controllers::wait_for::{self, Parent, Progress};
+use grove_controllers::wait_for::{self, Parent, Progress, Wait};
 
 use crate::api_writes::ApiWrites;
 use crate::client::Cluster;
@@ -15,18 +15,24 @@ pub(crate) struct Args {
     /// A PodClique and how many of its pods must be ready; may be given several times
     #[arg(long, value_name = "FQN:N", required = true, num_args = 1..)]
     podcliques: Vec<Parent>,
+    /// The PodClique whose pod waits: those that it does not start after any more are not waited for
+    #[arg(long, value_name = "FQN")]
+    of: Option<String>,
 }
 
 pub(crate) fn run(args: &Args) -> ExitCode {
-    exit::answer(wait(&args.podcliques))
+    exit::answer(wait(&Wait {
+        of: args.of.clone(),
+        parents: args.podcliques.clone(),
+    }))
 }
 
-async fn wait(parents: &[Parent]) -> Result<ExitCode, Failure> {
+async fn wait(wait: &Wait) -> Result<ExitCode, Failure> {
     // The only provider in the binary; it can be installed already when commands share a process.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let cluster = Cluster::connect(&Target::default(), &ClientConnection::default(), &ApiWrites::default()).await?;
     tokio::select! {
-        () = wait_for::run(cluster.client, &cluster.namespace, parents, tell) => Ok(ExitCode::SUCCESS),
+        () = wait_for::run(cluster.client, &cluster.namespace, wait, tell) => Ok(ExitCode::SUCCESS),
         told = exit::told_to_stop() => Err(Failure::NoAnswer(match told {
             Ok(()) => "told to stop before every PodClique was ready".to_owned(),
             Err(error) => format!("cannot listen for signals: {error}"),
@@ -43,6 +49,7 @@ fn tell(progress: Progress) {
             );
         }
         Progress::Ready(parent) => println!("PodClique {} is ready", parent.name),
+        Progress::Over(parent) => println!("PodClique {} is not waited for any more", parent.name),
         Progress::Trouble { parent, cause } => {
             eprintln!("cannot watch PodClique {}, trying again: {cause}", parent.name);
         }

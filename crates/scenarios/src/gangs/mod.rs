@@ -129,18 +129,12 @@ async fn running(floor: &impl Floor, minimum: Minimum, places: usize) {
     holds(floor, (10, 0)).await;
 }
 
-/// The same with a node for each pod, to be lost with it. The operator has seen that all is well: what never was
-/// available is not torn down.
-async fn apart<F: Floor>(floor: &F, minimum: Minimum, places: usize) {
+/// The same with a node for each pod, to be lost with it.
+async fn apart(floor: &impl Floor, minimum: Minimum, places: usize) {
     for _ in 0..places {
         floor.add_node(1).await;
     }
     running(floor, minimum, 0).await;
-    let is_available = async |floor: &F| {
-        let status = all::<PodCliqueSet>(floor).get("w").await.unwrap().status;
-        status.is_some_and(|status| status.available_replicas == 1)
-    };
-    floor.eventually("the set is available", is_available).await;
 }
 
 /// Adds room until there is so much, all at once: who takes single places as they come is not what is asked here.

@@ -1,9 +1,13 @@
 //! The pods of a clique, counted, and what follows for its conditions.
 
-use grove_api::PodClique;
+use std::cmp::Ordering;
+
 use grove_api::conditions::podclique::{MIN_AVAILABLE_BREACHED, SCHEDULED, breach, scheduled};
+use grove_api::conditions::podgang;
+use grove_api::{PodClique, PodGang};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use kube::core::ObjectMeta;
 
 use super::minimum;
 use crate::conditions::{self, Finding, Status};
@@ -43,23 +47,34 @@ impl PodCounts {
     }
 }
 
-/// The conditions of a clique, from those that it has.
-pub fn clique_conditions(clique: &PodClique, counts: PodCounts, is_updating: bool, now: Timestamp) -> Vec<Condition> {
+/// The conditions of a clique, from those that it has. Of its past its gang may know more than they do.
+pub fn clique_conditions(
+    clique: &PodClique,
+    counts: PodCounts,
+    (is_updating, gang): (bool, Option<&PodGang>),
+    now: Timestamp,
+) -> Vec<Condition> {
     let mut all = clique
         .status
         .as_ref()
         .map(|status| status.conditions.clone())
         .unwrap_or_default();
     let generation = clique.metadata.generation;
-    let was_scheduled_before = was_scheduled(clique);
+    let before = past(&clique.metadata, &all);
+    let was_scheduled_before =
+        before == Past::Scheduled || (before == Past::Unknown && gang.is_some_and(|gang| was_placed(clique, gang)));
     conditions::put(&mut all, scheduled_finding(clique, counts), generation, now);
     let born = clique.metadata.creation_timestamp.as_ref().map_or(now, |time| time.0);
-    let is_scheduled = conditions::is_true(&all, SCHEDULED);
+    let is_empty = clique.spec.replicas <= 0;
+    let is_scheduled = conditions::is_true(&all, SCHEDULED) && !is_empty;
     if let Some(condition) = all.iter_mut().find(|condition| condition.type_ == SCHEDULED) {
         let since = &mut condition.last_transition_time.0;
-        // Once scheduled, the time differs from the birth for ever, even if all of it happens in one second.
-        *since = if is_scheduled || was_scheduled_before {
-            after_birth(born).max(*since)
+        // Once scheduled, the time differs from the birth for ever, even if all of it happens in one second. With no
+        // pods to place everything begins anew: those that come next may find no room.
+        *since = if is_empty || (before == Past::Empty && !is_scheduled) {
+            seconds_from(born, -1)
+        } else if is_scheduled || was_scheduled_before {
+            seconds_from(born, 1).max(*since)
         } else {
             born
         };
@@ -75,7 +90,7 @@ pub fn clique_conditions(clique: &PodClique, counts: PodCounts, is_updating: boo
 /// The clique as its pods say that it is, whatever its status says: who tears something down asks the pods first.
 pub fn as_its_pods_say(clique: &PodClique, pods: &[ObservedPod], now: Timestamp) -> PodClique {
     let counts = PodCounts::of(clique, pods);
-    let conditions = clique_conditions(clique, counts, false, now);
+    let conditions = clique_conditions(clique, counts, (false, None), now);
     let mut clique = clique.clone();
     if let Some(status) = &mut clique.status {
         (status.ready_replicas, status.scheduled_replicas) = (counts.ready, counts.scheduled);
@@ -84,17 +99,64 @@ pub fn as_its_pods_say(clique: &PodClique, pods: &[ObservedPod], now: Timestamp)
     clique
 }
 
-/// The earliest moment that the API's times, which have no fractions, tell apart from the birth.
-fn after_birth(born: Timestamp) -> Timestamp {
-    born.checked_add(jiff::SignedDuration::from_secs(1)).unwrap_or(born)
+/// A moment that the API's times, which have no fractions, tell apart from the birth.
+fn seconds_from(born: Timestamp, seconds: i64) -> Timestamp {
+    let moment = born.checked_add(jiff::SignedDuration::from_secs(seconds));
+    moment.unwrap_or(born)
 }
 
-/// Whether the clique has had its minimum of pods on nodes at any time: its condition has changed since its birth.
+/// What is known of the time before now, by when `PodCliqueScheduled` changed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Past {
+    /// At its birth: so far as was seen, there never was room for the minimum.
+    Unknown,
+    /// Before its birth: it had no pods, and has not had room for the minimum since.
+    Empty,
+    /// After its birth: it had its minimum of pods on nodes.
+    Scheduled,
+}
+
+fn past(meta: &ObjectMeta, all: &[Condition]) -> Past {
+    let born = meta.creation_timestamp.as_ref().map(|time| time.0);
+    let since = conditions::find(all, SCHEDULED).map(conditions::since);
+    match (since, born) {
+        (None, _) => Past::Unknown,
+        (Some(_), None) => Past::Scheduled,
+        (Some(since), Some(born)) => match since.cmp(&born) {
+            Ordering::Less => Past::Empty,
+            Ordering::Equal => Past::Unknown,
+            Ordering::Greater => Past::Scheduled,
+        },
+    }
+}
+
+/// Whether the clique has had its minimum of pods on nodes since it had any.
 pub fn was_scheduled(clique: &PodClique) -> bool {
-    let born = clique.metadata.creation_timestamp.as_ref().map(|time| time.0);
-    let conditions = clique.status.iter().flat_map(|status| &status.conditions);
-    let mut scheduled = conditions.filter(|condition| condition.type_ == SCHEDULED);
-    scheduled.any(|condition| condition.status == "True" || Some(conditions::since(condition)) != born)
+    let status = clique.status.as_ref();
+    status.is_some_and(|status| was_scheduled_by(&clique.metadata, &status.conditions))
+}
+
+/// The same of a clique with these conditions.
+pub fn was_scheduled_by(meta: &ObjectMeta, conditions: &[Condition]) -> bool {
+    past(meta, conditions) == Past::Scheduled
+}
+
+/// Whether whoever places gangs says that the clique had its minimum on nodes, which was lost before anybody counted
+/// it. A gang outlives its cliques: what was said before this one was born is not about it.
+fn was_placed(clique: &PodClique, gang: &PodGang) -> bool {
+    let name = clique.metadata.name.as_deref().unwrap_or_default();
+    let takes_part = gang.spec.pod_groups.iter().any(|group| group.name == name);
+    let born = clique.metadata.creation_timestamp.as_ref();
+    let said = placed_at(gang).zip(born);
+    takes_part && said.is_some_and(|(said, born)| said >= born.0)
+}
+
+/// Since when whoever places the gang says that it is placed whole, or was until it lost pods.
+pub fn placed_at(gang: &PodGang) -> Option<Timestamp> {
+    let status = gang.status.as_ref()?;
+    let said = conditions::find(&status.conditions, podgang::SCHEDULED)?;
+    let is_placed = said.status == "True" || said.reason == podgang::scheduled::MEMBERS_MISSING;
+    is_placed.then(|| conditions::since(said))
 }
 
 fn scheduled_finding(clique: &PodClique, counts: PodCounts) -> Finding {

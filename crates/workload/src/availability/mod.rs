@@ -3,8 +3,9 @@
 //!
 //! Three things are deliberately not a breach: a pod that is still starting, a pod on its way out (it does not count at
 //! all), and an update in progress. What must be known about the past is in the conditions: a clique's
-//! `PodCliqueScheduled` keeps the clique's birth as its transition time until it is scheduled for the first time, so
-//! "was scheduled once" survives a restart of the operator; how long a breach lasts is its own transition time.
+//! `PodCliqueScheduled` keeps the clique's birth as its transition time until it is scheduled for the first time (a
+//! second less, if it had no pods meanwhile), so "was scheduled once" survives a restart of the operator; how long a
+//! breach lasts is its own transition time.
 
 mod clique;
 mod group;
@@ -13,7 +14,7 @@ mod termination;
 use grove_api::podcliqueset::PodCliqueTemplate;
 use grove_api::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
 
-pub use clique::{PodCounts, as_its_pods_say, clique_conditions, was_scheduled};
+pub use clique::{PodCounts, as_its_pods_say, clique_conditions, placed_at, was_scheduled, was_scheduled_by};
 pub use group::{GroupCounts, group_conditions};
 pub(crate) use group::{is_whole, replicas as group_replicas};
 pub use termination::{Termination, mark_terminated, of_group, of_replica, termination_delay};

@@ -1,5 +1,5 @@
 use grove_api::conditions::podclique::{MIN_AVAILABLE_BREACHED, SCHEDULED};
-use grove_api::{PodCliqueScalingGroupStatus, PodCliqueStatus};
+use grove_api::{PodCliqueScalingGroupStatus, PodCliqueStatus, PodGang};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
@@ -29,7 +29,7 @@ fn born(mut clique: PodClique, seconds: i64) -> PodClique {
 /// Looks at a clique's pods at a time, and keeps the conditions.
 fn look(clique: &mut PodClique, pods: &[ObservedPod], seconds: i64) -> Vec<Condition> {
     let counts = PodCounts::of(clique, pods);
-    let conditions = clique_conditions(clique, counts, false, after(seconds));
+    let conditions = clique_conditions(clique, counts, (false, None), after(seconds));
     clique.status = Some(PodCliqueStatus {
         conditions: conditions.clone(),
         ..PodCliqueStatus::default()
@@ -107,10 +107,71 @@ fn conditions_say_what_others_match_on() {
     let found = look(&mut clique, &ready(2), 6);
     let expected = "Sufficient scheduled pods found. expected at least: 2, found: 2";
     assert_eq!(of(&found, SCHEDULED), ("True", "SufficientScheduledPods", expected));
-    let updating = clique_conditions(&clique, PodCounts::default(), true, after(7));
+    let updating = clique_conditions(&clique, PodCounts::default(), (true, None), after(7));
     assert_eq!(
         of(&updating, MIN_AVAILABLE_BREACHED),
         ("Unknown", "UpdateInProgress", "Update is in progress")
+    );
+}
+
+#[test]
+fn a_clique_without_pods_begins_anew() {
+    let pods = [pod(0, true, Readiness::Ready), pod(1, true, Readiness::Ready)];
+    let mut clique = born(podclique("c", 2, "h"), 10);
+    look(&mut clique, &pods, 20);
+    assert!(was_scheduled(&clique));
+    clique.spec.replicas = 0;
+    let found = look(&mut clique, &[], 30);
+    assert_eq!(of(&found, SCHEDULED).0, "True", "it lacks nothing");
+    clique.spec.replicas = 2;
+    assert!(
+        !was_scheduled(&clique),
+        "nothing is known of the pods that it asks for now"
+    );
+    look(&mut clique, &pods[..1], 40);
+    assert!(!was_scheduled(&clique));
+    // Its gang ran without it: what was said of the gang is not about these pods.
+    let counts = PodCounts::of(&clique, &[]);
+    let placed = gang("c", "True", 25);
+    let conditions = clique_conditions(&clique, counts, (false, Some(&placed)), after(50));
+    assert!(!was_scheduled_by(&clique.metadata, &conditions));
+    look(&mut clique, &pods, 60);
+    assert!(was_scheduled(&clique));
+}
+
+/// A gang of one clique that was scheduled, found not to be, or lost pods, at a time.
+fn gang(clique: &str, scheduled: &str, seconds: i64) -> PodGang {
+    let reason = match scheduled {
+        "Lost" => "MembersMissing",
+        _ => "R",
+    };
+    let scheduled = if scheduled == "True" { "True" } else { "False" };
+    let condition = serde_json::json!({"type": "Scheduled", "status": scheduled, "reason": reason, "message": "",
+        "lastTransitionTime": after(seconds).to_string()});
+    let gang = serde_json::json!({"apiVersion": "scheduler.grove.io/v1alpha1", "kind": "PodGang",
+        "metadata": {"name": "g"}, "status": {"phase": "Pending", "conditions": [condition]},
+        "spec": {"podgroups": [{"name": clique, "podReferences": [], "minReplicas": 2}]}});
+    serde_json::from_value(gang).unwrap()
+}
+
+/// Pods that are lost before anybody counted them were there, if whoever placed them says so of this clique.
+#[test]
+fn what_its_gang_knows_of_a_cliques_past_counts() {
+    let mut unseen = born(podclique("c", 2, "h"), 10);
+    let known = |clique: &PodClique, gang: &PodGang| {
+        let conditions = clique_conditions(clique, PodCounts::default(), (false, Some(gang)), after(50));
+        was_scheduled_by(&clique.metadata, &conditions)
+    };
+    assert!(known(&unseen, &gang("c", "True", 12)));
+    look(&mut unseen, &[], 11);
+    assert!(known(&unseen, &gang("c", "True", 12)));
+    assert!(known(&unseen, &gang("c", "Lost", 12)));
+    assert!(!known(&unseen, &gang("c", "False", 12)));
+    assert!(!known(&unseen, &gang("c", "Lost", 9)));
+    assert!(!known(&unseen, &gang("other", "True", 12)));
+    assert!(
+        !known(&unseen, &gang("c", "True", 9)),
+        "that was the clique before this one"
     );
 }
 

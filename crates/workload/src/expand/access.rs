@@ -2,8 +2,9 @@
 //!
 //! A projected token speaks for the service account of the pod that it is mounted into, so the pods' own accounts are
 //! given the right; there is no account, and no long-lived Secret, of ours. The right is as small as it can be: to read
-//! the PodCliques that are waited for, by name. A watch of one object by `metadata.name` is judged by that name. It
-//! exists only while something waits.
+//! the PodCliques that are waited for, and those that wait, by name. A watch of one object by `metadata.name` is judged
+//! by that name. It exists only where an order is asked for, and follows from the template: a pod that waits for what is
+//! scaled to zero must still see it.
 
 use std::collections::BTreeSet;
 
@@ -16,23 +17,24 @@ use crate::names::{self, Membership, Place};
 
 impl<'a> Expansion<'a> {
     pub(super) fn access(&self) -> Option<(Role, RoleBinding)> {
-        let mut waited_for = BTreeSet::new();
+        let mut read = BTreeSet::new();
         let mut accounts = BTreeSet::new();
         for place in self.places() {
-            let parents = self.parents(&place);
+            let parents = self.possible_parents(&place);
             if !parents.is_empty() {
                 accounts.insert(service_account(&place));
+                read.insert(self.name_at(&place));
             }
-            waited_for.extend(parents.into_iter().map(|parent| parent.name));
+            read.extend(parents);
         }
-        if waited_for.is_empty() {
+        if read.is_empty() {
             return None;
         }
         let name = names::role(&self.set_name());
         let rule = PolicyRule {
             api_groups: Some(vec![GROUP.to_owned()]),
             resources: Some(vec!["podcliques".to_owned()]),
-            resource_names: Some(waited_for.into_iter().collect()),
+            resource_names: Some(read.into_iter().collect()),
             verbs: ["get", "list", "watch"].map(str::to_owned).to_vec(),
             ..PolicyRule::default()
         };
@@ -58,7 +60,18 @@ impl<'a> Expansion<'a> {
         Some((role, binding))
     }
 
-    /// The place of every clique of the set.
+    fn name_at(&self, place: &Place<'_>) -> String {
+        let (set, clique) = (self.set_name(), &place.template.name);
+        match place.member {
+            None => names::podclique(&set, place.replica, clique),
+            Some(member) => {
+                let group = names::scaling_group(&set, place.replica, &member.group.name);
+                names::member_podclique(&group, member.group_replica, clique)
+            }
+        }
+    }
+
+    /// The place of every clique of the set, those of a group's minimum included, were it scaled to zero.
     fn places(&self) -> Vec<Place<'a>> {
         let mut places = Vec::new();
         for replica in self.replicas() {
@@ -69,7 +82,8 @@ impl<'a> Expansion<'a> {
             }));
             for group in &self.set.spec.template.scaling_groups {
                 let name = names::scaling_group(&self.set_name(), replica, &group.name);
-                for group_replica in 0..self.live.group_replicas(&name, group) {
+                let replicas = self.live.group_replicas(&name, group);
+                for group_replica in 0..replicas.max(names::bounded(group.min_available())) {
                     let member = Some(Membership { group, group_replica });
                     places.extend(names::members(self.set, group).map(|template| Place {
                         replica,

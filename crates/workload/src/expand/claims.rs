@@ -25,15 +25,20 @@ struct Reference<'a> {
     namespace: Option<&'a str>,
 }
 
+/// Claims of one owner.
+#[derive(Clone, Debug, Default)]
+pub struct Claims {
+    pub wanted: Vec<ResourceClaim>,
+    /// Names of those whose template is not there (any more): what exists of them stays as it is.
+    pub kept: Vec<String>,
+}
+
 impl<'a> Expansion<'a> {
-    pub(super) fn set_claims(&self) -> Vec<ResourceClaim> {
+    pub(super) fn set_claims(&self) -> Claims {
         let set = self.set_name();
-        let mut claims = Vec::new();
+        let mut claims = Claims::default();
         for sharing in &self.set.spec.template.resource_sharing {
-            let reference = Reference {
-                name: &sharing.name,
-                namespace: sharing.namespace.as_deref(),
-            };
+            let reference = to(&sharing.name, &sharing.namespace);
             let names: Vec<String> = match sharing.scope {
                 SharingScope::AllReplicas => vec![names::claim_of_all(&set, &sharing.name)],
                 SharingScope::PerReplica => self
@@ -41,50 +46,44 @@ impl<'a> Expansion<'a> {
                     .map(|replica| names::claim_of_one(&set, replica, &sharing.name))
                     .collect(),
             };
-            claims.extend(names.iter().filter_map(|name| self.claim(self.set, reference, name)));
+            self.add_claims(&mut claims, self.set, reference, names);
         }
         claims
     }
 
-    pub(super) fn group_claims(&self, group: &PodCliqueScalingGroup) -> Vec<ResourceClaim> {
+    pub(super) fn group_claims(&self, group: &PodCliqueScalingGroup) -> Claims {
         let name = group.name_any();
         let Some(replica) = names::index_label(&group.metadata, labels::PCS_REPLICA_INDEX) else {
-            return vec![];
+            return Claims::default();
         };
         let templates = self.set.spec.template.scaling_groups.iter();
-        let mut claims = Vec::new();
+        let mut claims = Claims::default();
         for template in
             templates.filter(|template| names::scaling_group(&self.set_name(), replica, &template.name) == name)
         {
             for sharing in &template.resource_sharing {
-                let reference = Reference {
-                    name: &sharing.name,
-                    namespace: sharing.namespace.as_deref(),
-                };
+                let reference = to(&sharing.name, &sharing.namespace);
                 let names: Vec<String> = match sharing.scope {
                     SharingScope::AllReplicas => vec![names::claim_of_all(&name, &sharing.name)],
                     SharingScope::PerReplica => (0..self.live.group_replicas(&name, template))
                         .map(|index| names::claim_of_one(&name, index, &sharing.name))
                         .collect(),
                 };
-                claims.extend(names.iter().filter_map(|name| self.claim(group, reference, name)));
+                self.add_claims(&mut claims, group, reference, names);
             }
         }
         claims
     }
 
     /// The claims that `clique` should own, for pods of these indices.
-    pub fn clique_claims(&self, clique: &PodClique, indices: &[i32]) -> Vec<ResourceClaim> {
+    pub fn clique_claims(&self, clique: &PodClique, indices: &[i32]) -> Claims {
         let Some(place) = Place::of(self.set, clique) else {
-            return vec![];
+            return Claims::default();
         };
         let owner = clique.name_any();
-        let mut claims = Vec::new();
+        let mut claims = Claims::default();
         for sharing in &place.template.resource_sharing {
-            let reference = Reference {
-                name: &sharing.name,
-                namespace: sharing.namespace.as_deref(),
-            };
+            let reference = to(&sharing.name, &sharing.namespace);
             let names: Vec<String> = match sharing.scope {
                 SharingScope::AllReplicas => vec![names::claim_of_all(&owner, &sharing.name)],
                 SharingScope::PerReplica => indices
@@ -92,7 +91,7 @@ impl<'a> Expansion<'a> {
                     .map(|index| names::claim_of_one(&owner, *index, &sharing.name))
                     .collect(),
             };
-            claims.extend(names.iter().filter_map(|name| self.claim(clique, reference, name)));
+            self.add_claims(&mut claims, clique, reference, names);
         }
         claims
     }
@@ -128,6 +127,35 @@ impl<'a> Expansion<'a> {
         external.sort();
         external.dedup();
         external
+    }
+
+    fn add_claims<K: Resource<DynamicType = ()>>(
+        &self,
+        claims: &mut Claims,
+        owner: &K,
+        reference: Reference<'_>,
+        names: Vec<String>,
+    ) {
+        for name in names {
+            match self.claim(owner, reference, &name) {
+                Some(claim) => claims.wanted.push(claim),
+                None => claims.kept.push(name),
+            }
+        }
+    }
+
+    /// Claims that a pod needs and that cannot be made, each with its template, as (namespace, name), which is not there.
+    pub fn unmade_claims(&self, clique: &PodClique, index: i32) -> Vec<(String, (String, String))> {
+        let Some(place) = Place::of(self.set, clique) else {
+            return vec![];
+        };
+        let podclique = clique.name_any();
+        let used = used_by_pod(self.set, &place, &podclique, index).into_iter();
+        let unmade = used.filter(|(_, reference)| internal(self.set, *reference).is_none());
+        let unmade = unmade.map(|(name, reference)| (name, key(self.set, reference)));
+        unmade
+            .filter(|(_, template)| !self.claim_templates.contains_key(template))
+            .collect()
     }
 
     /// None if the template is not known (yet): a pod that needs the claim waits for it.
@@ -173,6 +201,16 @@ fn key(set: &PodCliqueSet, reference: Reference<'_>) -> (String, String) {
 
 /// Names of the claims that the pod of a clique at `place` uses, widest scope first.
 pub fn of_pod(set: &PodCliqueSet, place: &Place<'_>, podclique: &str, index: i32) -> Vec<String> {
+    let used = used_by_pod(set, place, podclique, index).into_iter();
+    used.map(|(name, _)| name).collect()
+}
+
+fn used_by_pod<'p>(
+    set: &'p PodCliqueSet,
+    place: &Place<'p>,
+    podclique: &str,
+    index: i32,
+) -> Vec<(String, Reference<'p>)> {
     let set_name = set.name_any();
     let clique = &place.template.name;
     let group = place.member.map(|member| &member.group.name);
@@ -182,7 +220,8 @@ pub fn of_pod(set: &PodCliqueSet, place: &Place<'_>, podclique: &str, index: i32
             filter.child_clique_names.contains(clique)
                 || group.is_some_and(|group| filter.child_scaling_group_names.contains(group))
         });
-        claims.extend(included.then(|| scoped(sharing.scope, &set_name, place.replica, &sharing.name)));
+        let name = scoped(sharing.scope, &set_name, place.replica, &sharing.name);
+        claims.extend(included.then(|| (name, to(&sharing.name, &sharing.namespace))));
     }
     if let Some(member) = place.member {
         let owner = names::scaling_group(&set_name, place.replica, &member.group.name);
@@ -191,12 +230,23 @@ pub fn of_pod(set: &PodCliqueSet, place: &Place<'_>, podclique: &str, index: i32
                 .filter
                 .as_ref()
                 .is_none_or(|filter| filter.child_clique_names.contains(clique));
-            claims.extend(included.then(|| scoped(sharing.scope, &owner, member.group_replica, &sharing.name)));
+            let name = scoped(sharing.scope, &owner, member.group_replica, &sharing.name);
+            claims.extend(included.then(|| (name, to(&sharing.name, &sharing.namespace))));
         }
     }
     let own = place.template.resource_sharing.iter();
-    claims.extend(own.map(|sharing| scoped(sharing.scope, podclique, index, &sharing.name)));
+    claims.extend(own.map(|sharing| {
+        let name = scoped(sharing.scope, podclique, index, &sharing.name);
+        (name, to(&sharing.name, &sharing.namespace))
+    }));
     claims
+}
+
+fn to<'p>(name: &'p str, namespace: &'p Option<String>) -> Reference<'p> {
+    Reference {
+        name,
+        namespace: namespace.as_deref(),
+    }
 }
 
 fn scoped(scope: SharingScope, owner: &str, index: i32, template: &str) -> String {

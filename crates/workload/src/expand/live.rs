@@ -7,6 +7,7 @@ use grove_api::podcliqueset::{PodCliqueTemplate, ScalingGroupTemplate};
 use grove_api::{PodClique, PodCliqueScalingGroup, PodCliqueSet};
 use kube::core::ObjectMeta;
 
+use super::Recycled;
 use crate::meta::uid;
 use crate::names::{bounded, is_owned_by};
 
@@ -20,6 +21,7 @@ pub const TEMPLATE_REPLICAS: &str = "grove.io/template-replicas";
 pub struct Live<'a> {
     cliques: BTreeMap<&'a str, &'a PodClique>,
     groups: BTreeMap<&'a str, &'a PodCliqueScalingGroup>,
+    recycled: Recycled,
 }
 
 impl<'a> Live<'a> {
@@ -49,7 +51,16 @@ impl<'a> Live<'a> {
             .filter(ours)
             .filter_map(|clique| Some((clique.metadata.name.as_deref()?, clique)))
             .collect();
-        Self { cliques, groups }
+        Self {
+            cliques,
+            groups,
+            recycled: Recycled::default(),
+        }
+    }
+
+    /// The same, where these cliques are being replaced.
+    pub fn with_recycled(self, recycled: Recycled) -> Self {
+        Self { recycled, ..self }
     }
 
     pub fn clique(&self, name: &str) -> Option<&'a PodClique> {
@@ -68,13 +79,16 @@ impl<'a> Live<'a> {
     /// Replicas that the PodClique of this name has, or will have.
     pub fn clique_replicas(&self, name: &str, template: &PodCliqueTemplate) -> i32 {
         let autoscaled = template.spec.auto_scaling_config.is_some();
-        let observed = self.clique(name).map(|clique| (clique.spec.replicas, &clique.metadata));
-        bounded(kept(template.spec.replicas, autoscaled, observed))
+        let live = self.clique(name);
+        let observed = live.map(|clique| (clique.spec.replicas, template_replicas(&clique.metadata)));
+        let replaced = || self.recycled.get(name).map(|entry| (entry.replicas, entry.template));
+        bounded(kept(template.spec.replicas, autoscaled, observed.or_else(replaced)))
     }
 
     /// Replicas that the PodCliqueScalingGroup of this name has, or will have.
     pub fn group_replicas(&self, name: &str, template: &ScalingGroupTemplate) -> i32 {
-        let observed = self.group(name).map(|group| (group.spec.replicas, &group.metadata));
+        let live = self.group(name);
+        let observed = live.map(|group| (group.spec.replicas, template_replicas(&group.metadata)));
         bounded(kept(template.replicas(), template.scale_config.is_some(), observed))
     }
 
@@ -94,11 +108,18 @@ pub(crate) fn min_available(template: &PodCliqueTemplate) -> i32 {
     template.spec.min_available.unwrap_or(template.spec.replicas)
 }
 
-/// The live number, unless the author has written another one into the template and no autoscaler owns it.
-fn kept(template: i32, autoscaled: bool, observed: Option<(i32, &ObjectMeta)>) -> i32 {
-    let Some((live, meta)) = observed else { return template };
-    let annotations = meta.annotations.as_ref();
-    let written: Option<i32> = annotations.and_then(|all| all.get(TEMPLATE_REPLICAS)?.parse().ok());
+/// The template's number when the object was last written.
+pub(super) fn template_replicas(meta: &ObjectMeta) -> Option<i32> {
+    let annotations = meta.annotations.as_ref()?;
+    annotations.get(TEMPLATE_REPLICAS)?.parse().ok()
+}
+
+/// The live number, unless the author has written another one into the template than was `written` there, and no
+/// autoscaler owns it.
+fn kept(template: i32, autoscaled: bool, observed: Option<(i32, Option<i32>)>) -> i32 {
+    let Some((live, written)) = observed else {
+        return template;
+    };
     if autoscaled || written.is_none_or(|written| written == template) {
         live
     } else {

@@ -24,21 +24,22 @@ pub mod gangs;
 mod groups;
 mod live;
 pub mod order;
+mod recycled;
 mod services;
 
 use grove_api::{ComputeDomain, PodClique, PodCliqueScalingGroup, PodCliqueSet, PodGang};
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
-use k8s_openapi::api::resource::v1::ResourceClaim;
 use kube::ResourceExt;
 
 pub(crate) use compute_domains::NO_GROUP;
 pub use compute_domains::{has_mnnvl_group, mnnvl_group};
 pub use live::{Live, TEMPLATE_REPLICAS};
+pub use recycled::Recycled;
 
 use crate::revision::Hashes;
-use claims::ClaimTemplates;
+use claims::{ClaimTemplates, Claims};
 
 /// A set, and what must be known to expand it.
 #[derive(Clone, Copy, Debug)]
@@ -59,7 +60,7 @@ pub struct SharedChildren {
     /// Both or none: only an ordered start needs them.
     pub role: Option<Role>,
     pub role_binding: Option<RoleBinding>,
-    pub claims: Vec<ResourceClaim>,
+    pub claims: Claims,
 }
 
 /// What a set owns for one of its replicas.
@@ -77,7 +78,7 @@ pub struct ReplicaChildren {
 #[derive(Clone, Debug, Default)]
 pub struct GroupChildren {
     pub cliques: Vec<PodClique>,
-    pub claims: Vec<ResourceClaim>,
+    pub claims: Claims,
 }
 
 impl<'a> Expansion<'a> {

@@ -260,6 +260,48 @@ fn cliques_start_after_their_parents() {
     assert_eq!(parents(&explicit, "w-0-sg-1-c"), pairs(&[("w-0-a", 1)]));
 }
 
+/// What is scaled to zero would be waited for without end; the order of the others holds, and so does the right to read
+/// for those that wait already.
+#[test]
+fn a_role_that_is_scaled_to_zero_is_left_out_of_the_order() {
+    let of = |order, after: [&[&str]; 3]| {
+        let [b, c, d] = after;
+        set("w")
+            .with_clique(clique("a"))
+            .with_group("x", (2, 2), vec![clique("b").after(b)])
+            .with_clique(clique("c").after(c))
+            .with_clique(clique("d").after(d))
+            .order(order)
+            .build()
+    };
+    let in_order = of(CliqueStartupType::InOrder, [&[], &[], &[]]);
+    let explicit = of(CliqueStartupType::Explicit, [&["a"], &["b"], &["c"]]);
+    for set in [in_order, explicit] {
+        let mut stored = settle(&set);
+        let names = |stored: &Stored, clique: &str| -> Vec<String> {
+            let place = Place::of(&set, find(&stored.cliques, clique)).unwrap();
+            let parents = expand(&set, stored, |expansion| expansion.parents(&place));
+            parents.into_iter().map(|parent| parent.name).collect()
+        };
+        let rights = |stored: &Stored| shared(&set, stored).role.unwrap().rules;
+        let before = rights(&stored);
+        assert_eq!(names(&stored, "w-0-c"), ["w-0-x-0-b", "w-0-x-1-b"]);
+        stored.groups[0].spec.replicas = 1;
+        assert_eq!(names(&stored, "w-0-c"), ["w-0-x-0-b"]);
+        stored.groups[0].spec.replicas = 0;
+        assert_eq!(names(&stored, "w-0-c"), ["w-0-a"]);
+        let zero = |stored: &mut Stored, name: &str| {
+            let mut cliques = stored.cliques.iter_mut();
+            cliques.find(|clique| clique.name_any() == name).unwrap().spec.replicas = 0;
+        };
+        zero(&mut stored, "w-0-c");
+        assert_eq!(names(&stored, "w-0-d"), ["w-0-a"]);
+        zero(&mut stored, "w-0-a");
+        assert!(names(&stored, "w-0-d").is_empty());
+        assert_eq!(rights(&stored), before);
+    }
+}
+
 #[test]
 fn waiting_pods_may_read_what_they_wait_for_and_nothing_else() {
     let set = set("w")
@@ -272,7 +314,8 @@ fn waiting_pods_may_read_what_they_wait_for_and_nothing_else() {
     let rules = children.role.unwrap().rules.unwrap();
     assert_eq!(rules.len(), 1);
     assert_eq!(rules[0].resources.clone().unwrap(), ["podcliques"]);
-    assert_eq!(rules[0].resource_names.clone().unwrap(), ["w-0-a", "w-1-a"]);
+    let names = rules[0].resource_names.clone().unwrap();
+    assert_eq!(names, ["w-0-a", "w-0-b", "w-1-a", "w-1-b"], "and what they are pods of");
     assert_eq!(rules[0].verbs, ["get", "list", "watch"]);
     let binding = children.role_binding.unwrap();
     assert_eq!(binding.name_any(), "grove.io:pcs:w");
@@ -338,10 +381,11 @@ fn claims_belong_to_the_level_that_declares_them() {
     }];
     let stored = settle(&set);
     let claims = shared(&set, &stored).claims;
-    let names: Vec<String> = claims.iter().map(ResourceExt::name_any).collect();
+    let names: Vec<String> = claims.wanted.iter().map(ResourceExt::name_any).collect();
+    assert_eq!(names, ["a-all-gpu"]);
     assert_eq!(
-        names,
-        ["a-all-gpu"],
+        claims.kept,
+        ["a-0-net", "a-1-net"],
         "the other template lives elsewhere and is not known"
     );
     assert_eq!(
@@ -350,7 +394,7 @@ fn claims_belong_to_the_level_that_declares_them() {
     );
 
     let fe = find(&stored.cliques, "a-1-fe");
-    let own = expand(&set, &stored, |expansion| expansion.clique_claims(fe, &[0, 2]));
+    let own = expand(&set, &stored, |expansion| expansion.clique_claims(fe, &[0, 2])).wanted;
     let names: Vec<String> = own.iter().map(ResourceExt::name_any).collect();
     assert_eq!(names, ["a-1-fe-0-gpu", "a-1-fe-2-gpu"]);
     assert_eq!(own[0].owner_references()[0].uid, uid(fe));

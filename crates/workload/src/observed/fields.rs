@@ -77,6 +77,8 @@ pub struct ConditionFields {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ContainerFields {
+    /// Only of those that run beside the others, for init containers.
+    pub started: Option<bool>,
     #[serde(deserialize_with = "or_default")]
     pub state: StateFields,
     #[serde(deserialize_with = "or_default")]
@@ -235,6 +237,7 @@ impl From<ContainerStatus> for ContainerFields {
             }
         };
         Self {
+            started: container.started,
             state: state(container.state),
             last_state: state(container.last_state),
         }

@@ -36,9 +36,11 @@ pub fn pod(expansion: &Expansion<'_>, clique: &PodClique, new: &NewPod, wait_ima
     }
     environment::add(&mut spec, set, &place, &clique.name_any());
     claims::add(&mut spec, set, &place, (&clique.name_any(), new.index));
-    let parents = expansion.parents(&place);
+    let mut parents = expansion.parents(&place);
+    // While it waits, the pod goes by what its clique says: what is not said there yet is waited for by the next.
+    parents.retain(|parent| clique.spec.starts_after.contains(&parent.name));
     if !parents.is_empty() {
-        wait::add(&mut spec, &parents, wait_image);
+        wait::add(&mut spec, (&clique.name_any(), &parents), wait_image);
     }
     Some(Pod {
         metadata: metadata(clique, new),

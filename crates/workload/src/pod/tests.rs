@@ -81,7 +81,10 @@ fn a_pod_that_waits_has_one_more_init_container_with_its_own_credentials() {
         "the user's own init containers know who they are"
     );
     assert_eq!(init[1]["name"], "grove-initc");
-    assert_eq!(init[1]["args"], json!(["wait-for", "--podcliques=w-0-a:1"]));
+    assert_eq!(
+        init[1]["args"],
+        json!(["wait-for", "--podcliques=w-0-a:1", "--of=w-0-sg-0-b"])
+    );
     assert_eq!(init[1]["env"], Value::Null);
     assert_eq!(init[1]["resources"]["limits"], init[1]["resources"]["requests"]);
     let sources = &pod["spec"]["volumes"][0]["projected"]["sources"];

@@ -24,17 +24,19 @@ const TOKEN_SECONDS: i64 = 3600;
 /// Any user but root, whatever user the rest of the pod runs as.
 const USER: i64 = 65_532;
 
-pub(super) fn add(spec: &mut PodSpec, parents: &[Parent], image: &str) {
+/// Lets a pod of `clique` wait for these.
+pub(super) fn add(spec: &mut PodSpec, (clique, parents): (&str, &[Parent]), image: &str) {
     spec.volumes.get_or_insert_default().push(credentials());
     spec.init_containers
         .get_or_insert_default()
-        .push(container(parents, image));
+        .push(container(clique, parents, image));
 }
 
-fn container(parents: &[Parent], image: &str) -> Container {
+fn container(clique: &str, parents: &[Parent], image: &str) -> Container {
     let waits = parents
         .iter()
         .map(|parent| format!("--podcliques={}:{}", parent.name, parent.ready));
+    let waits = waits.chain([format!("--of={clique}")]);
     Container {
         name: CONTAINER.to_owned(),
         image: Some(image.to_owned()),

@@ -1,6 +1,6 @@
 //! The status of a PodClique.
 
-use grove_api::{PodClique, PodCliqueStatus, labels};
+use grove_api::{PodClique, PodCliqueStatus, PodGang, labels};
 use jiff::Timestamp;
 use kube::ResourceExt;
 
@@ -13,10 +13,10 @@ use crate::observed::ObservedPod;
 use crate::pods::template_hash;
 use crate::update::CliqueUpdate;
 
-/// The status of `clique` whose pods are `pods`.
+/// The status of `clique`, whose pods are `pods` and take part in `gang`.
 pub fn clique_status(
     expansion: &Expansion<'_>,
-    clique: &PodClique,
+    (clique, gang): (&PodClique, Option<&PodGang>),
     (pods, update): (&[ObservedPod], &CliqueUpdate),
     failures: &[Failure],
     now: Timestamp,
@@ -33,7 +33,7 @@ pub fn clique_status(
         schedule_gated_replicas: counts.gated,
         scheduled_replicas: counts.scheduled,
         hpa_pod_selector: pod_selector(clique),
-        conditions: clique_conditions(clique, counts, update.is_active(), now),
+        conditions: clique_conditions(clique, counts, (update.is_active(), gang), now),
         current_pod_template_hash: template.or(stored.current_pod_template_hash),
         current_pod_clique_set_generation_hash: generation.or(stored.current_pod_clique_set_generation_hash),
         update_progress: update.progress.clone(),

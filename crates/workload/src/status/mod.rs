@@ -24,11 +24,6 @@ pub struct Failure {
     pub description: String,
 }
 
-/// The status to write; none if the stored one says the same.
-pub fn unless_same<S: PartialEq>(stored: Option<&S>, computed: S) -> Option<S> {
-    (stored != Some(&computed)).then_some(computed)
-}
-
 /// Errors of the last pass. One that was seen before keeps its time: seeing it again is no news.
 fn last_errors(stored: &[LastError], failures: &[Failure], now: Timestamp) -> Vec<LastError> {
     let seen = |failure: &Failure| {

@@ -22,8 +22,9 @@ use crate::meta::{base_labels, selector, uid};
 use crate::names::{index_label, is_owned_by};
 use crate::update::SetUpdate;
 
-/// The most gangs that a status lists: more would not fit into an object beside everything else.
-pub const GANGS_SHOWN_MAX: usize = 1_000;
+/// The most gangs that a status lists. Each may say a page of why it is not placed, and an object that grows beyond a
+/// megabyte is not stored any more.
+pub const GANGS_SHOWN_MAX: usize = 200;
 
 /// The status of the set; `gangs` are those of its namespace.
 pub fn set_status(

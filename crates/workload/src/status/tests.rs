@@ -27,13 +27,6 @@ fn an_error_that_is_seen_again_is_no_news_and_a_clean_pass_clears_it() {
     assert_eq!(last_errors(&first, &[], after(9)), []);
 }
 
-#[test]
-fn nothing_is_written_when_nothing_changed() {
-    assert_eq!(unless_same(Some(&1), 1), None);
-    assert_eq!(unless_same(Some(&1), 2), Some(2));
-    assert_eq!(unless_same(None, 2), Some(2));
-}
-
 fn ready_pod(index: i32, hash: &str) -> ObservedPod {
     ObservedPod {
         name: format!("p{index}"),
@@ -54,7 +47,13 @@ fn a_cliques_status_counts_its_pods_and_knows_their_template() {
     let look = |name: &str, pods: &[ObservedPod]| {
         expand(&set, (&cliques, &groups), |expansion| {
             let clique = expansion.live.clique(name).unwrap();
-            clique_status(expansion, clique, (pods, &CliqueUpdate::default()), &[], after(1))
+            clique_status(
+                expansion,
+                (clique, None),
+                (pods, &CliqueUpdate::default()),
+                &[],
+                after(1),
+            )
         })
     };
     let hash = cliques[0].labels()["grove.io/pod-template-hash"].clone();
@@ -136,17 +135,29 @@ fn of_too_many_gangs_those_that_do_not_run_are_shown() {
         } else {
             PodGangPhase::Running
         };
-        gang.status = Some(PodGangStatus {
+        let mut stored = PodGangStatus {
             phase,
             ..PodGangStatus::default()
-        });
+        };
+        for type_ in ["Initialized", "Scheduled", "Ready", "Unhealthy"] {
+            let finding = Finding {
+                type_,
+                status: Status::False,
+                reason: "AReasonOfSomeLength",
+                message: "x".repeat(512),
+            };
+            conditions::put(&mut stored.conditions, finding, Some(1), after(0));
+        }
+        gang.status = Some(stored);
         gang
     };
-    let gangs: Vec<PodGang> = (0..=GANGS_SHOWN_MAX).map(gang).collect();
+    let gangs: Vec<PodGang> = (0..=5 * GANGS_SHOWN_MAX).map(gang).collect();
     let status = expand(&set, (&[], &[]), |expansion| {
         let update = set_update(expansion, after(1));
         set_status(expansion, (&gangs, &update), &[], after(1))
     });
     assert_eq!(status.pod_gang_statuses.len(), GANGS_SHOWN_MAX);
     assert_eq!(status.pod_gang_statuses.last().unwrap().phase, PodGangPhase::Pending);
+    let size = serde_json::to_vec(&status).unwrap().len();
+    assert!(size < 700_000, "{size} bytes");
 }

@@ -69,7 +69,7 @@ pub fn clique_update(
         .filter(|pod| pod.is_live() && pod.template_hash != target)
         .collect();
     let broken = outdated.iter().filter(|pod| !pod.is_ready());
-    let mut delete: Vec<Victim> = broken.map(|pod| Victim::new(pod, VictimReason::Outdated)).collect();
+    let mut delete: Vec<Victim> = broken.map(|pod| Victim::broken(pod, VictimReason::Outdated)).collect();
     if turn == Turn::Everything {
         let ready: Vec<&ObservedPod> = outdated.into_iter().filter(|pod| pod.is_ready()).collect();
         let selected = select(clique, &ready, counts, progress.ready_pods_selected_to_update.take());

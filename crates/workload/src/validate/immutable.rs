@@ -4,6 +4,7 @@ use grove_api::PodCliqueSet;
 use grove_api::podcliqueset::{CliqueStartupType, PodCliqueTemplate, ScalingGroupTemplate};
 
 use super::{Path, Reason, Violations};
+use crate::default;
 
 const IMMUTABLE: &str = "field is immutable";
 
@@ -15,6 +16,9 @@ impl Violations {
 
 pub(super) fn check(old: &PodCliqueSet, new: &PodCliqueSet, found: &mut Violations) {
     let path = Path::root("spec").field("template");
+    // One that was stored while admission was away says the same without a word.
+    let mut old = old.clone();
+    default::fill(&mut old);
     let (old, new) = (&old.spec.template, &new.spec.template);
     found.unless_equal(
         &old.clique_startup_type,

@@ -448,6 +448,29 @@ fn what_may_not_change() {
     }
 }
 
+/// Stored while admission was away, then edited by somebody for whom it fills in the rest.
+#[test]
+fn what_was_never_filled_in_may_be_edited() {
+    let bare = set("w")
+        .with_clique(clique("a").replicas(2).edit(|clique| clique.spec.min_available = None))
+        .with_clique(clique("b").edit(|clique| {
+            clique.spec.replicas = 0;
+            clique.spec.min_available = None;
+        }))
+        .with_group("g", (3, 1), vec![clique("c")]);
+    let mut bare = bare.build();
+    bare.spec.template.scaling_groups[0].min_available = None;
+    let mut new = bare.clone();
+    new.spec.template.cliques[0].spec.pod_spec.containers[0].image = Some("x".into());
+    crate::default::fill(&mut new);
+    assert_eq!(update(&bare, &new), []);
+    new.spec.template.cliques[0].spec.min_available = Some(1);
+    assert_eq!(
+        only(update(&bare, &new)).0,
+        "spec.template.cliques[0].spec.minAvailable"
+    );
+}
+
 #[test]
 fn what_may_change() {
     let cases: &[Edit] = &[

@@ -2,6 +2,7 @@
 
 mod evidence;
 mod placer;
+mod restart;
 mod waiter;
 pub(crate) mod workloads;
 
@@ -54,15 +55,20 @@ pub(crate) struct World {
     pub(crate) client: Client,
     placer: Placer,
     operator: Option<Running>,
+    /// What the operator was last started with.
+    settings: Option<Settings>,
     /// What places gangs, where that is not the cluster itself.
     scheduler: Option<Running>,
     nodes: Cell<usize>,
 }
 
-/// Whatever a scenario is about, in it the operator stays within its rights.
+/// Whatever a scenario is about, in it the operator stays within its rights, and where it comes to rest the next one
+/// finds nothing to do.
 impl Drop for World {
     fn drop(&mut self) {
         if !std::thread::panicking() {
+            let undone = self.left_undone();
+            assert!(undone.is_empty(), "at rest, but a restart writes {undone:#?}");
             let beyond = self.beyond_rights();
             assert!(beyond.is_empty(), "crates/api/src/rights.rs does not grant {beyond:?}");
         }
@@ -138,6 +144,7 @@ impl World {
             client,
             placer,
             operator: None,
+            settings: None,
             scheduler: None,
             nodes: Cell::new(0),
         };
@@ -156,6 +163,7 @@ impl World {
             client: self.client.clone(),
             placer: self.placer,
             operator: None,
+            settings: None,
             scheduler: None,
             nodes: self.nodes.clone(),
         }
@@ -202,6 +210,7 @@ impl World {
     }
 
     pub(crate) fn run_operator(&mut self, settings: Settings) {
+        self.settings = Some(settings.clone());
         let operator = Operator::new(self.operator_client(), settings);
         self.operator = Some(Running::start(|stop| async move { operator.run(stop).await }));
     }
@@ -216,6 +225,13 @@ impl World {
     /// Ends the operator where it stands, as a crash does.
     pub(crate) async fn crash_operator(&mut self) {
         for running in [self.operator.take(), self.placer_of_operator()].into_iter().flatten() {
+            running.crash().await;
+        }
+    }
+
+    /// Ends the operator where it stands; whoever places gangs lives on.
+    pub(crate) async fn crash_workload_operator(&mut self) {
+        if let Some(running) = self.operator.take() {
             running.crash().await;
         }
     }

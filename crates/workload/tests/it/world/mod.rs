@@ -260,7 +260,7 @@ impl World {
 
         let update = update::set_update(&expansion, self.now);
         let status = status::set_status(&expansion, (&self.gangs, &update), &[], self.now);
-        if let Some(status) = status::unless_same(set.status.as_ref(), status) {
+        if let Some(status) = unless_same(set.status.as_ref(), status) {
             self.set.status = Some(status);
             self.writes += 1;
         }
@@ -295,7 +295,7 @@ impl World {
             let turn = update::turn(&expansion, replica);
             let update = update::group_update(&expansion, &group, &cliques, turn, self.now);
             let status = status::group_status(&expansion, &group, (&cliques, &update), &[], self.now);
-            if let Some(status) = status::unless_same(group.status.as_ref(), status) {
+            if let Some(status) = unless_same(group.status.as_ref(), status) {
                 let stored = self
                     .groups
                     .iter_mut()
@@ -331,8 +331,8 @@ impl World {
                 Some(_) => Turn::Nothing,
             };
             let update = update::clique_update(&clique, &seen, &hashes.generation, turn, self.now);
-            let status = status::clique_status(&expansion, &clique, (&seen, &update), &[], self.now);
-            if let Some(status) = status::unless_same(clique.status.as_ref(), status) {
+            let status = status::clique_status(&expansion, (&clique, None), (&seen, &update), &[], self.now);
+            if let Some(status) = unless_same(clique.status.as_ref(), status) {
                 let stored = self
                     .cliques
                     .iter_mut()
@@ -373,7 +373,7 @@ impl World {
         let members = members(&cliques, &observed);
         for gang in &mut self.gangs {
             let status = gang::status(gang, &members, self.now);
-            if let Some(status) = status::unless_same(gang.status.as_ref(), status) {
+            if let Some(status) = unless_same(gang.status.as_ref(), status) {
                 gang.status = Some(status);
                 self.writes += 1;
             }
@@ -487,4 +487,9 @@ fn members<'a>(cliques: &'a [PodClique], pods: &'a BTreeMap<String, Vec<Observed
         (clique.metadata.name.as_deref().unwrap(), Member { clique, pods })
     };
     cliques.iter().map(member).collect()
+}
+
+/// The status to write; none if the stored one says the same.
+fn unless_same<S: PartialEq>(stored: Option<&S>, computed: S) -> Option<S> {
+    (stored != Some(&computed)).then_some(computed)
 }
