@@ -1,7 +1,7 @@
 //! A gang that was whole keeps its pods when it loses some; one that never was does not keep a few for ever.
 
 use super::*;
-use crate::statement::MEMBERS_MISSING;
+use grove_api::conditions::podgang::scheduled::MEMBERS_MISSING;
 
 /// A pod as it is seen when it is bound.
 pub(super) fn bound(mut pod: Value, on: &str, at: Timestamp) -> Value {
