@@ -89,7 +89,7 @@ fn validate_metric(found: &mut Findings, metric: &Value, at: &str) {
     }
     for source in ["containerResource", "external", "object", "pods", "resource"] {
         let given = &metric[source];
-        if given.is_object() && source != expected {
+        if given.is_object() && source != expected && SOURCES.contains(&kind) {
             let why = "must populate the given metric source only";
             found.forbidden(format!("{at}.{source}"), why);
         }
@@ -118,7 +118,6 @@ fn validate_source(found: &mut Findings, source: &Value, at: &str, kind: &str) {
             if text(&source["metric"]["name"]).is_empty() {
                 found.required(format!("{at}.metric.name"), "must specify a metric name");
             }
-            found.selector(&format!("{at}.metric.selector"), &source["metric"]["selector"]);
         }
     }
     if kind == "object" {

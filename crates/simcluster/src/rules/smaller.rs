@@ -200,7 +200,11 @@ pub(super) fn role(role: &Value) -> Vec<FieldError> {
         }
     }
     for (i, selector) in items(&role["aggregationRule"], "clusterRoleSelectors").enumerate() {
-        found.selector(&format!("aggregationRule.clusterRoleSelectors[{i}]"), selector);
+        let (at, before) = (format!("aggregationRule.clusterRoleSelectors[{i}]"), found.errors.len());
+        found.selector(&at, selector);
+        if found.errors.len() > before {
+            found.invalid(at, selector, "invalid label selector");
+        }
     }
     std::mem::take(&mut found.errors)
 }

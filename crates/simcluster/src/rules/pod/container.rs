@@ -18,14 +18,14 @@ pub(super) fn validate(found: &mut Findings, spec: &Value, container: &Value, at
     if text(&container["image"]).is_empty() {
         found.required(format!("{at}.image"), "");
     }
-    let pull = ["Always", "IfNotPresent", "Never"];
-    found.one_of(format!("{at}.imagePullPolicy"), &container["imagePullPolicy"], &pull);
     let policies = ["File", "FallbackToLogsOnError"];
     let policy = &container["terminationMessagePolicy"];
     found.one_of(format!("{at}.terminationMessagePolicy"), policy, &policies);
     ports(found, container, at);
     environment(found, container, at);
     mounts(found, spec, container, at);
+    let pull = ["Always", "IfNotPresent", "Never"];
+    found.one_of(format!("{at}.imagePullPolicy"), &container["imagePullPolicy"], &pull);
     for probe in ["livenessProbe", "readinessProbe", "startupProbe"] {
         if container[probe].is_object() {
             validate_probe(found, &container[probe], &format!("{at}.{probe}"), probe);
