@@ -348,6 +348,14 @@ pub fn validate(resource: &Resource, object: &Value) -> Vec<FieldError> {
     }
 }
 
+/// What the author of a new object is told, though it is taken.
+pub fn warnings(resource: &Resource, object: &Value) -> Vec<String> {
+    match special(resource) {
+        Some(Special::Pod) => pod::warnings(object),
+        _ => Vec::new(),
+    }
+}
+
 /// Judges what a write to a subresource made of an object.
 pub fn validate_status(resource: &Resource, object: &Value) -> Vec<FieldError> {
     match special(resource) {

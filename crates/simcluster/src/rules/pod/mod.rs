@@ -6,6 +6,7 @@ mod resources;
 mod spec;
 mod update;
 mod volume;
+mod warnings;
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -16,6 +17,7 @@ use crate::clock::seconds;
 use crate::status::FieldError;
 pub(super) use spec::validate_spec;
 pub use update::validate_update;
+pub(crate) use warnings::warnings;
 
 /// Grace period of a pod that names none.
 const GRACE_SECS_DEFAULT: i64 = 30;
