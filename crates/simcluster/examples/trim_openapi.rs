@@ -8,7 +8,7 @@ use std::{env, fs};
 use anyhow::{Context, Result};
 use serde_json::{Map, Value};
 
-/// The kinds that are kept, as `(group, version, kind)`.
+/// The kinds that are kept, with their lists, as `(group, version, kind)`.
 const KINDS: &[(&str, &str, &str)] = &[
     ("", "v1", "Binding"),
     ("", "v1", "ConfigMap"),
@@ -69,12 +69,15 @@ fn main() -> Result<()> {
         }
     }
     let mut wanted: Vec<String> = Vec::new();
-    for kind in KINDS {
-        let name = schemas
-            .iter()
-            .find_map(|(name, schema)| is_of_kind(schema, *kind).then(|| name.clone()))
-            .with_context(|| format!("no document holds {kind:?}"))?;
-        wanted.push(name);
+    for (group, version, kind) in KINDS {
+        let of_kind = |kind: &str| {
+            let mut found = schemas
+                .iter()
+                .filter(|(_, schema)| is_of_kind(schema, (group, version, kind)));
+            found.next().map(|(name, _)| name.clone())
+        };
+        wanted.push(of_kind(kind).with_context(|| format!("no document holds {kind}"))?);
+        wanted.extend(of_kind(&format!("{kind}List")));
     }
     let mut kept = BTreeSet::new();
     while let Some(name) = wanted.pop() {

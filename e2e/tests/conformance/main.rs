@@ -14,6 +14,7 @@ mod normal;
 mod openapi;
 mod random;
 mod target;
+mod validation;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;

@@ -7,10 +7,10 @@ use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use super::{amounts, limits, metadata, names, pod, smaller, webhooks, workloads};
+use super::check::config_key_problem;
+use super::{amounts, autoscaler, definition, limits, metadata, pod, service, smaller, webhooks, workloads};
 use crate::clock::seconds;
 use crate::registry::{Resource, Subresource};
-use crate::schema::Schema;
 use crate::status::{ApiError, FieldError};
 
 /// Finalizer that keeps a CustomResourceDefinition until its instances are gone.
@@ -87,15 +87,10 @@ pub fn default(resource: &Resource, object: &mut Value) {
         Some(Special::Claim) => default_claim(object),
         Some(Special::Binding) => default_subjects(object),
         Some(Special::Secret) => default_secret(object),
-        Some(Special::Service) => default_service(object),
+        Some(Special::Service) => service::default(object),
         Some(Special::PriorityClass) => set_default(object, "preemptionPolicy", json!("PreemptLowerPriority")),
         Some(Special::Role) => set_default(object, "rules", Value::Null),
-        Some(Special::Autoscaler) => {
-            let target = json!({"type": "Utilization", "averageUtilization": 80});
-            let cpu = json!({"type": "Resource", "resource": {"name": "cpu", "target": target}});
-            set_default(&mut object["spec"], "minReplicas", json!(1));
-            set_default(&mut object["spec"], "metrics", json!([cpu]));
-        }
+        Some(Special::Autoscaler) => autoscaler::default(object),
         Some(Special::Quota) => {
             set_default(object, "spec", json!({}));
             if let Some(hard) = object["spec"].get_mut("hard") {
@@ -121,7 +116,7 @@ pub fn default(resource: &Resource, object: &mut Value) {
         }
         Some(Special::Deployment) => workloads::default_deployment(object),
         Some(Special::NetworkPolicy) => workloads::default_policy(object),
-        Some(Special::Definition) => default_definition(object),
+        Some(Special::Definition) => definition::default(object),
         Some(Special::Webhooks { mutating }) => default_webhooks(object, mutating),
         _ => {}
     }
@@ -137,6 +132,14 @@ pub(super) fn set_default(object: &mut Value, field: &str, value: Value) {
     {
         map.insert(field.to_owned(), value);
     }
+}
+
+/// Sets a text unless there is one: in Go an empty text is none, where nothing says otherwise.
+pub(super) fn set_default_text(object: &mut Value, field: &str, text: &str) {
+    if object.get(field).is_some_and(|value| value == "") {
+        object[field] = Value::Null;
+    }
+    set_default(object, field, json!(text));
 }
 
 /// Elements of a list that can be changed; none if it is missing.
@@ -226,15 +229,18 @@ fn default_claim(object: &mut Value) {
 }
 
 fn default_subjects(binding: &mut Value) {
+    if binding["roleRef"].is_object() {
+        set_default_text(&mut binding["roleRef"], "apiGroup", "rbac.authorization.k8s.io");
+    }
     for subject in items_mut(binding, "subjects") {
         if matches!(subject["kind"].as_str(), Some("User" | "Group")) {
-            set_default(subject, "apiGroup", json!("rbac.authorization.k8s.io"));
+            set_default_text(subject, "apiGroup", "rbac.authorization.k8s.io");
         }
     }
 }
 
 fn default_secret(object: &mut Value) {
-    set_default(object, "type", json!("Opaque"));
+    set_default_text(object, "type", "Opaque");
     let Some(Value::Object(plain)) = object.as_object_mut().and_then(|map| map.remove("stringData")) else {
         return;
     };
@@ -242,29 +248,6 @@ fn default_secret(object: &mut Value) {
     for (key, value) in plain {
         object["data"][key] = json!(STANDARD.encode(value.as_str().unwrap_or_default()));
     }
-}
-
-fn default_service(object: &mut Value) {
-    let spec = &mut object["spec"];
-    set_default(spec, "type", json!("ClusterIP"));
-    set_default(spec, "sessionAffinity", json!("None"));
-    set_default(spec, "internalTrafficPolicy", json!("Cluster"));
-    for port in items_mut(spec, "ports") {
-        set_default(port, "protocol", json!("TCP"));
-        let number = port["port"].clone();
-        set_default(port, "targetPort", number);
-    }
-}
-
-fn default_definition(object: &mut Value) {
-    let spec = &mut object["spec"];
-    set_default(spec, "conversion", json!({"strategy": "None"}));
-    if let Some(service) = spec.pointer_mut("/conversion/webhook/clientConfig/service") {
-        set_default(service, "port", json!(443));
-    }
-    let kind = spec["names"]["kind"].as_str().unwrap_or_default().to_owned();
-    set_default(&mut spec["names"], "singular", json!(kind.to_lowercase()));
-    set_default(&mut spec["names"], "listKind", json!(format!("{kind}List")));
 }
 
 fn default_webhooks(object: &mut Value, mutating: bool) {
@@ -324,7 +307,7 @@ pub fn prepare_create(resource: &Resource, object: &mut Value, now: Timestamp) {
 /// Carries over what only the server decides.
 pub fn prepare_update(resource: &Resource, old: &Value, new: &mut Value) {
     if special(resource) == Some(Special::Definition) {
-        note_stored_version(new);
+        definition::note_stored_version(new);
     }
     if special(resource) != Some(Special::Service) {
         return;
@@ -337,37 +320,27 @@ pub fn prepare_update(resource: &Resource, old: &Value, new: &mut Value) {
     }
 }
 
-/// A definition knows every version in which there may be objects.
-fn note_stored_version(definition: &mut Value) {
-    let stored = items(&definition["spec"], "versions")
-        .find(|version| version["storage"] == true)
-        .map(|version| version["name"].clone());
-    let Some(stored) = stored else { return };
-    let known = definition.pointer_mut("/status/storedVersions");
-    if let Some(known) = known.and_then(Value::as_array_mut)
-        && !known.contains(&stored)
-    {
-        known.push(stored);
-    }
-}
-
 /// Judges a whole object.
 pub fn validate(resource: &Resource, object: &Value) -> Vec<FieldError> {
     match special(resource) {
         Some(Special::Pod) => pod::validate(object),
         Some(Special::Event) => validate_event(object, resource.name != resource.storage),
-        Some(Special::Definition) => validate_definition(object),
+        Some(Special::Definition) => definition::validate(object),
         Some(Special::ConfigMap) => validate_data(object),
         Some(Special::Secret) => smaller::secret(object)
             .into_iter()
             .chain(validate_data(object))
             .collect(),
         Some(Special::Node) => smaller::node(object),
-        Some(Special::Service) => smaller::service(object),
+        Some(Special::Service) => service::validate(object),
         Some(Special::Lease) => smaller::lease(object),
         Some(Special::Budget) => smaller::budget(object),
-        Some(Special::Autoscaler) => smaller::autoscaler(object),
+        Some(Special::Autoscaler) => autoscaler::validate(object),
         Some(Special::Role) => smaller::role(object),
+        Some(Special::Binding) => smaller::binding(object, resource.namespaced),
+        Some(Special::PriorityClass) => smaller::priority(object),
+        Some(Special::Quota) => smaller::quota(object),
+        Some(Special::LimitRange) => limits::validate(object),
         Some(Special::Deployment) => workloads::deployment(object),
         Some(Special::NetworkPolicy) => workloads::policy(object),
         Some(Special::Webhooks { mutating }) => webhooks::configuration(object, mutating),
@@ -375,10 +348,18 @@ pub fn validate(resource: &Resource, object: &Value) -> Vec<FieldError> {
     }
 }
 
+/// What the author of a new object is told, though it is taken.
+pub fn warnings(resource: &Resource, object: &Value) -> Vec<String> {
+    match special(resource) {
+        Some(Special::Pod) => pod::warnings(object),
+        _ => Vec::new(),
+    }
+}
+
 /// Judges what a write to a subresource made of an object.
 pub fn validate_status(resource: &Resource, object: &Value) -> Vec<FieldError> {
     match special(resource) {
-        Some(Special::Service) => smaller::service_status(object),
+        Some(Special::Service) => service::validate_status(object),
         _ => Vec::new(),
     }
 }
@@ -404,9 +385,7 @@ fn validate_data(object: &Value) -> Vec<FieldError> {
     let mut total = 0;
     for field in ["data", "binaryData"] {
         for (key, value) in object[field].as_object().into_iter().flatten() {
-            let legal = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-            if key.is_empty() || !key.chars().all(legal) {
-                let why = "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')";
+            if let Some(why) = config_key_problem(key) {
                 errors.push(FieldError::invalid(format!("{field}[{key}]"), json!(key), why));
             }
             if field == "data" && object["binaryData"].get(key).is_some() {
@@ -418,64 +397,6 @@ fn validate_data(object: &Value) -> Vec<FieldError> {
     }
     if total > TOTAL_BYTES_MAX {
         errors.push(FieldError::too_long("[]", TOTAL_BYTES_MAX as u64));
-    }
-    errors
-}
-
-fn validate_definition(object: &Value) -> Vec<FieldError> {
-    let spec = &object["spec"];
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let (group, plural) = (text(&spec["group"]), text(&spec["names"]["plural"]));
-    let mut errors = Vec::new();
-    let expected = format!("{plural}.{group}");
-    if metadata::text(object, "name") != expected {
-        let name = &object["metadata"]["name"];
-        errors.push(FieldError::invalid(
-            "metadata.name",
-            name,
-            "must be spec.names.plural+\".\"+spec.group",
-        ));
-    }
-    for (field, value) in [("spec.group", &group), ("spec.names.plural", &plural)] {
-        match value.is_empty() {
-            true => errors.push(FieldError::required(field, "")),
-            false => {
-                let problem = names::subdomain_problem(value);
-                errors.extend(problem.map(|why| FieldError::invalid(field, json!(value), why)));
-            }
-        }
-    }
-    if text(&spec["names"]["kind"]).is_empty() {
-        errors.push(FieldError::required("spec.names.kind", ""));
-    }
-    if !matches!(spec["scope"].as_str(), Some("Cluster" | "Namespaced")) {
-        errors.push(FieldError::not_supported(
-            "spec.scope",
-            &spec["scope"],
-            &["Cluster", "Namespaced"],
-        ));
-    }
-    errors.extend(webhooks::conversion(&spec["conversion"]));
-    let stored = items(spec, "versions")
-        .filter(|version| version["storage"] == true)
-        .count();
-    if stored != 1 {
-        let why = "must have exactly one version marked as storage version";
-        errors.push(FieldError::invalid("spec.versions", &spec["versions"], why));
-    }
-    for (i, version) in items(spec, "versions").enumerate() {
-        let schema = &version["schema"]["openAPIV3Schema"];
-        if !schema.is_object() {
-            let field = format!("spec.versions[{i}].schema.openAPIV3Schema");
-            errors.push(FieldError::required(field, "schemas are required"));
-            continue;
-        }
-        // With one version, the API server speaks of the field where a schema stood before versions had their own.
-        let path = match items(spec, "versions").count() {
-            1 => "spec.validation.openAPIV3Schema".to_owned(),
-            _ => format!("spec.versions[{i}].schema.openAPIV3Schema"),
-        };
-        errors.extend(Schema::compile(&path, schema).err().into_iter().flatten());
     }
     errors
 }
@@ -501,7 +422,7 @@ pub fn validate_update(resource: &Resource, old: &Value, new: &Value) -> Vec<Fie
             true => Vec::new(),
             false => vec![FieldError::forbidden("value", "may not be changed in an update.")],
         },
-        Some(Special::Service) => validate_cluster_ip(old, new),
+        Some(Special::Service) => service::validate_update(old, new),
         Some(Special::Deployment) => workloads::same_selector(old, new),
         _ => Vec::new(),
     }
@@ -519,18 +440,6 @@ fn validate_sealed(old: &Value, new: &Value) -> Vec<FieldError> {
         .filter(|f| old[**f] != new[**f])
         .map(|f| FieldError::forbidden(*f, why))
         .collect()
-}
-
-fn validate_cluster_ip(old: &Value, new: &Value) -> Vec<FieldError> {
-    let (was, is) = (&old["spec"]["clusterIP"], &new["spec"]["clusterIP"]);
-    let may_change = was.is_null() || was == "" || new["spec"]["type"] == "ExternalName";
-    match may_change || was == is {
-        true => Vec::new(),
-        false => {
-            let why = "may not change once set";
-            vec![FieldError::invalid("spec.clusterIPs[0]", json!([is]), why)]
-        }
-    }
 }
 
 /// Whether the generation stays what it was at creation: nothing that matters of a priority class can change.

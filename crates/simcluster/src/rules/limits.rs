@@ -3,9 +3,11 @@
 use serde_json::{Value, json};
 
 use super::amounts::{self, Amounts};
+use super::check::{Findings, text};
 use super::kinds::{items, items_mut, set_default};
-use super::metadata;
 use super::quantity::Quantity;
+use super::{metadata, names};
+use crate::status::FieldError;
 
 /// Where a pod says what it was given.
 const ANNOTATION: &str = "kubernetes.io/limit-ranger";
@@ -37,6 +39,68 @@ pub(super) fn default(range: &mut Value) {
                 set_default(limit, to, json!({}));
                 set_default(&mut limit[to], &name, amount);
             }
+        }
+    }
+}
+
+/// Judges a LimitRange: its amounts must leave something between them.
+pub(super) fn validate(range: &Value) -> Vec<FieldError> {
+    let found = &mut Findings::default();
+    for (i, limit) in items(&range["spec"], "limits").enumerate() {
+        let at = format!("spec.limits[{i}]");
+        let kind = text(&limit["type"]);
+        if !["Container", "Pod", "PersistentVolumeClaim"].contains(&kind) {
+            found.fits(format!("{at}.type"), &limit["type"], names::label_key_problem);
+        }
+        if kind == "Pod" {
+            for list in ["default", "defaultRequest"] {
+                if limit[list].is_object() {
+                    found.forbidden(format!("{at}.{list}"), "may not be specified when `type` is 'Pod'");
+                }
+            }
+        }
+        between(found, limit, &at);
+        ratio(found, limit, &at);
+    }
+    std::mem::take(&mut found.errors)
+}
+
+/// Of two lists of amounts the first holds the smaller ones; the message tells the field of the first word.
+fn between(found: &mut Findings, limit: &Value, at: &str) {
+    let order = [
+        ("min", "max", "min"),
+        ("min", "defaultRequest", "defaultRequest"),
+        ("defaultRequest", "max", "defaultRequest"),
+        ("defaultRequest", "default", "defaultRequest"),
+        ("min", "default", "default"),
+        ("default", "max", "default"),
+    ];
+    for (less, more, told) in order {
+        let most = amounts::read(&limit[more]);
+        for (name, amount) in amounts::read(&limit[less]) {
+            if most.get(&name).is_some_and(|most| amount.millis() > most.millis()) {
+                let why = format!("{less} value is greater than {more} value");
+                found.invalid(format!("{at}.{told}[{name}]"), &limit[told][&name], &why);
+            }
+        }
+    }
+}
+
+fn ratio(found: &mut Findings, limit: &Value, at: &str) {
+    let (min, max) = (amounts::read(&limit["min"]), amounts::read(&limit["max"]));
+    for (name, ratio) in amounts::read(&limit["maxLimitRequestRatio"]) {
+        let at = format!("{at}.maxLimitRequestRatio[{name}]");
+        let value = &limit["maxLimitRequestRatio"][&name];
+        if ratio.millis() < 1000 {
+            found.invalid(&at, value, &format!("ratio {} is less than 1", text(value)));
+        }
+        let (Some(min), Some(max)) = (min.get(&name), max.get(&name)) else {
+            continue;
+        };
+        let most = max.millis().saturating_mul(1000).checked_div(min.millis());
+        if most.is_some_and(|most| ratio.millis() > most) {
+            let why = format!("ratio {} is greater than max/min", text(value));
+            found.invalid(at, value, &why);
         }
     }
 }

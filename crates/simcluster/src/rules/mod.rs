@@ -3,6 +3,9 @@
 //! Rules are functions over decoded objects. They read nothing from the store and know nothing of requests.
 
 pub(crate) mod amounts;
+mod autoscaler;
+mod check;
+mod definition;
 pub mod kinds;
 pub(crate) mod limits;
 pub mod metadata;
@@ -10,6 +13,7 @@ pub mod names;
 pub mod pod;
 pub mod quantity;
 pub(crate) mod quota;
+mod service;
 pub(crate) mod smaller;
 mod webhooks;
 mod workloads;

@@ -17,6 +17,7 @@ use serde_json::Value;
 use super::correlate::{Correlated, old_item};
 use super::cost::{self, Bill};
 use super::expression::compile;
+use super::meter::{CALL_MAX, Metered, OBJECT_MAX};
 use super::node::{Additional, Node};
 use super::{Validation, child, index, key};
 use crate::status::FieldError;
@@ -29,8 +30,10 @@ const MESSAGE_BYTES_MAX: usize = 5 * 1024;
 pub(super) struct Rule {
     source: String,
     program: Result<Program, String>,
+    metered: Option<Metered>,
     message: String,
     message_program: Option<Result<Program, String>>,
+    message_metered: Option<Metered>,
     reason: String,
     /// Where the error is told, relative to the value: `.replicas`.
     field_path: String,
@@ -48,7 +51,13 @@ impl Rule {
             .map(compile);
         let program = compile(text("rule"));
         let names = |program: &Program| program.references().variables().contains(&"oldSelf");
+        let metered = |program: &Program| Metered::new(program.expression());
         Self {
+            metered: program.as_ref().ok().map(metered),
+            message_metered: message_program
+                .as_ref()
+                .and_then(|program| program.as_ref().ok())
+                .map(metered),
             uses_old_self: program.as_ref().is_ok_and(names),
             source: text("rule").trim().to_owned(),
             program,
@@ -195,6 +204,7 @@ pub(super) fn validate(root: &Node, object: &Value, old: Option<&Value>) -> Vali
     let mut evaluation = Evaluation {
         functions: functions(),
         found: Validation::default(),
+        budget: Some(OBJECT_MAX),
     };
     evaluation.visit(
         root,
@@ -241,12 +251,22 @@ impl<'a> Ratchet<'a> {
 struct Evaluation {
     functions: &'static Context<'static>,
     found: Validation,
+    /// What the rules may still cost; `None` when no more of them are evaluated.
+    budget: Option<u64>,
+}
+
+/// Why a rule could not be evaluated.
+enum Trouble {
+    /// With it; the others can be.
+    Rule(String),
+    /// It cost too much, and no other is looked at.
+    Cost(String),
 }
 
 impl Evaluation {
     fn visit(&mut self, node: &Node, value: &Value, old: Option<&Value>, ratchet: Ratchet<'_>, path: &str) {
         let old = old.filter(|old| !old.is_null());
-        if value.is_null() {
+        if value.is_null() || self.budget.is_none() {
             return;
         }
         self.check(node, value, old, ratchet, path);
@@ -289,10 +309,14 @@ impl Evaluation {
             let error = match self.evaluate(rule, &this, before.as_ref(), is_optional) {
                 Ok(None) => continue,
                 Ok(Some(message)) => self::failed(node, rule, value, path, message),
-                Err(detail) => {
-                    self.found
-                        .errors
-                        .push(FieldError::invalid(path, node.ty.as_str(), detail));
+                Err(trouble) => {
+                    let (Trouble::Rule(detail) | Trouble::Cost(detail)) = &trouble;
+                    let error = FieldError::invalid(path, node.ty.as_str(), detail);
+                    self.found.errors.push(error);
+                    if matches!(trouble, Trouble::Cost(_)) {
+                        self.budget = None;
+                        return;
+                    }
                     continue;
                 }
             };
@@ -306,16 +330,16 @@ impl Evaluation {
 
     /// `Ok(None)` if the rule holds, else its message; `Err` says why it could not be evaluated.
     fn evaluate(
-        &self,
+        &mut self,
         rule: &Rule,
         this: &CelValue,
         before: Option<&CelValue>,
         is_optional: bool,
-    ) -> Result<Option<String>, String> {
-        let program = rule
-            .program
-            .as_ref()
-            .map_err(|error| format!("rule compile error: {error}"))?;
+    ) -> Result<Option<String>, Trouble> {
+        let Some(metered) = &rule.metered else {
+            let why = rule.program.as_ref().err().map_or("", String::as_str);
+            return Err(Trouble::Rule(format!("rule compile error: {why}")));
+        };
         let mut scope = self.functions.new_inner_scope();
         scope.add_variable_from_value("self", this.clone());
         if is_optional {
@@ -324,15 +348,30 @@ impl Evaluation {
         } else if let Some(before) = before {
             scope.add_variable_from_value("oldSelf", before.clone());
         }
-        match program.execute(&scope) {
+        let (value, cost) = metered.run(&scope);
+        self.pay(cost)?;
+        match value {
+            _ if cost > CALL_MAX => Err(Trouble::Cost(format!(
+                "'operation cancelled: actual cost limit exceeded': no further validation rules will be run due to \
+                 call cost exceeds limit for rule: {}",
+                rule.words()
+            ))),
             Ok(CelValue::Bool(true)) => Ok(None),
             Ok(_) => Ok(Some(message(rule, &scope))),
-            Err(_) if [Some(this), before].into_iter().flatten().any(holds_not_whole) => Err(format!(
+            Err(_) if [Some(this), before].into_iter().flatten().any(holds_not_whole) => Err(Trouble::Rule(format!(
                 "invalid data, expected int, got float64 evaluating rule: {}",
                 rule.words()
-            )),
-            Err(error) => Err(execution_error(&error, rule)),
+            ))),
+            Err(error) => Err(Trouble::Rule(execution_error(&error, rule))),
         }
+    }
+
+    fn pay(&mut self, cost: u64) -> Result<(), Trouble> {
+        self.budget = self.budget.and_then(|left| left.checked_sub(cost));
+        self.budget.map(drop).ok_or_else(|| {
+            let why = "validation failed due to running out of cost budget, no further validation rules will be run";
+            Trouble::Cost(why.to_owned())
+        })
     }
 }
 
@@ -355,11 +394,8 @@ fn failed(node: &Node, rule: &Rule, value: &Value, path: &str, message: String) 
 
 /// The message of a broken rule: what its expression makes, if that is one line of text, else its fixed words.
 fn message(rule: &Rule, scope: &Context<'_>) -> String {
-    let made = match rule
-        .message_program
-        .as_ref()
-        .and_then(|program| program.as_ref().ok()?.execute(scope).ok())
-    {
+    let made = rule.message_metered.as_ref().and_then(|made| made.run(scope).0.ok());
+    let made = match made {
         Some(CelValue::String(text)) => text.trim().to_owned(),
         _ => String::new(),
     };

@@ -9,6 +9,7 @@ mod cost;
 mod expression;
 mod formats;
 mod lists;
+mod meter;
 mod node;
 mod prune;
 mod raw;

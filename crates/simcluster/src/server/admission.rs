@@ -1,10 +1,12 @@
 //! What the API server adds or refuses by looking at other objects: namespaces, service accounts, priorities, addresses.
 
+use std::net::IpAddr;
+
 use serde_json::{Value, json};
 
 use super::{Call, quota};
 use crate::rules::metadata;
-use crate::status::ApiError;
+use crate::status::{ApiError, FieldError};
 use crate::store::{Key, ResourceName};
 
 /// Where pods find the credentials of their service account.
@@ -12,6 +14,14 @@ const TOKEN_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
 /// How the volume with the credentials is called, before a drawn suffix.
 const TOKEN_VOLUME: &str = "kube-api-access-";
+
+/// What pods are told of the place of their node.
+const TOPOLOGY_LABELS: [&str; 2] = ["topology.kubernetes.io/region", "topology.kubernetes.io/zone"];
+
+/// Ports that nodes keep for services.
+const NODE_PORTS: std::ops::Range<u32> = 30_000..32_768;
+/// So many draws find a free address as long as not nearly all are taken.
+const DRAWS_MAX: u32 = 10_000;
 
 /// The field by which a priority class is that of pods which name none.
 const DEFAULT_CLASS: &[u8] = b"globalDefault";
@@ -28,8 +38,13 @@ pub(crate) fn create(call: &Call, object: &mut Value) -> Result<(), ApiError> {
             admit_service_account(call, object)?;
             admit_priority(call, object)?;
             add_tolerations(object);
+            let node = object["spec"]["nodeName"].as_str().unwrap_or_default().to_owned();
+            add_topology(call, object, &node);
         }
-        ("", "Service") => assign_address(object),
+        ("", "Service") => {
+            check_address(call, object)?;
+            assign_address(call, object);
+        }
         ("", "Node") => taint(object),
         _ => {}
     }
@@ -59,7 +74,7 @@ fn taint(node: &mut Value) {
 /// Runs on every changed object, before webhooks see it.
 pub(crate) fn update(call: &Call, new: &mut Value) {
     match (&*call.resource().name.group, call.resource().kind.as_str()) {
-        ("", "Service") => assign_address(new),
+        ("", "Service") => assign_address(call, new),
         // An applier that sets the tolerations replaces them all.
         ("", "Pod") if call.place.subresource.is_none() => add_tolerations(new),
         _ => {}
@@ -102,6 +117,11 @@ fn admit_service_account(call: &Call, pod: &mut Value) -> Result<(), ApiError> {
     };
     spec["serviceAccountName"] = json!(name);
     spec["serviceAccount"] = json!(name);
+    let secrets = account["imagePullSecrets"].as_array().into_iter().flatten();
+    let secrets: Vec<Value> = secrets.map(|secret| json!({"name": secret["name"]})).collect();
+    if !secrets.is_empty() && spec["imagePullSecrets"].as_array().is_none_or(Vec::is_empty) {
+        spec["imagePullSecrets"] = json!(secrets);
+    }
     let automount = spec["automountServiceAccountToken"].as_bool();
     if automount
         .or(account["automountServiceAccountToken"].as_bool())
@@ -185,7 +205,15 @@ fn admit_priority(call: &Call, pod: &mut Value) -> Result<(), ApiError> {
     let policy = class
         .map(|class| class["preemptionPolicy"].clone())
         .filter(Value::is_string);
-    spec["preemptionPolicy"] = policy.unwrap_or_else(|| json!("PreemptLowerPriority"));
+    let policy = policy.unwrap_or_else(|| json!("PreemptLowerPriority"));
+    let given = &spec["preemptionPolicy"];
+    if let Some(given) = given.as_str().filter(|_| *given != policy) {
+        let computed = policy.as_str().unwrap_or_default();
+        return Err(forbidden(format!(
+            "the string value of PreemptionPolicy ({given}) must not be provided in pod spec; priority admission controller computed {computed} from the given PriorityClass name"
+        )));
+    }
+    spec["preemptionPolicy"] = policy;
     Ok(())
 }
 
@@ -211,21 +239,70 @@ fn add_tolerations(pod: &mut Value) {
     }
 }
 
-/// Gives a service an address of 10.96.0.0/12, drawn from its uid so that no counter must be kept.
-fn assign_address(service: &mut Value) {
-    let uid = metadata::text(service, "uid");
-    let drawn = uid.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    });
-    let [a, b, c, ..] = drawn.to_be_bytes();
+/// Tells a pod, or the binding that becomes a part of it, where its node stands.
+pub(super) fn add_topology(call: &Call, object: &mut Value, node: &str) {
+    let node = match node {
+        "" => None,
+        node => stored(call, "", "nodes", "", node),
+    };
+    let labels = node.as_ref().and_then(|node| node["metadata"]["labels"].as_object());
+    for (key, value) in labels.into_iter().flatten() {
+        if TOPOLOGY_LABELS.contains(&key.as_str()) {
+            let labels = metadata::of(object).entry("labels").or_insert_with(|| json!({}));
+            labels[key] = value.clone();
+        }
+    }
+}
+
+/// Whether a stored service has this address.
+fn is_taken(call: &Call, address: &str) -> bool {
+    let services = call.server.store.list(&ResourceName::new("", "services"), None).items;
+    let quoted = format!("\"{address}\"");
+    let names = |bytes: &[u8]| bytes.windows(quoted.len()).any(|part| part == quoted.as_bytes());
+    services
+        .iter()
+        .filter(|(_, entry)| names(&entry.bytes))
+        .any(|(_, entry)| entry.value()["spec"]["clusterIP"] == address)
+}
+
+/// An address that a service asks for must be free.
+fn check_address(call: &Call, service: &Value) -> Result<(), ApiError> {
+    let address = service["spec"]["clusterIP"].as_str().unwrap_or_default();
+    if address.parse::<IpAddr>().is_err() || !is_taken(call, address) {
+        return Ok(());
+    }
+    let why = format!("failed to allocate IP {address}: provided IP is already allocated");
+    let error = FieldError::invalid("spec.clusterIPs", json!([address]), why);
+    Err(call.invalid(metadata::text(service, "name"), &[error]))
+}
+
+/// Gives a service an address of 10.96.0.0/12 that nobody has, drawn from its uid so that no counter must be kept, and
+/// ports of nodes, if it wants some.
+fn assign_address(call: &Call, service: &mut Value) {
+    let uid = metadata::text(service, "uid").to_owned();
     let spec = &mut service["spec"];
     if spec["type"] == "ExternalName" {
         return;
     }
-    if spec["clusterIP"].as_str().unwrap_or_default().is_empty() {
-        spec["clusterIP"] = json!(format!("10.{}.{b}.{}", 96 + a % 16, c.clamp(1, 254)));
+    let given = spec["clusterIPs"].as_array().is_some_and(|all| !all.is_empty());
+    if spec["clusterIP"].as_str().unwrap_or_default().is_empty() && !given {
+        let mut draws = (0..DRAWS_MAX).map(|draw| drawn_address(&uid, draw));
+        let free = draws.find(|address| !is_taken(call, address));
+        spec["clusterIP"] = json!(free.unwrap_or_else(|| drawn_address(&uid, 0)));
     }
-    spec["clusterIPs"] = json!([spec["clusterIP"]]);
+    if !given {
+        spec["clusterIPs"] = json!([spec["clusterIP"]]);
+    }
+    let wants_ports = spec["type"] == "NodePort"
+        || (spec["type"] == "LoadBalancer" && spec["allocateLoadBalancerNodePorts"] != false);
+    if let Some(ports) = spec["ports"].as_array_mut().filter(|_| wants_ports) {
+        for (draw, port) in (0..).zip(ports) {
+            if port["nodePort"].as_i64().unwrap_or(0) == 0 {
+                port["nodePort"] =
+                    json!(NODE_PORTS.start + (hash(&uid, draw) % u64::from(NODE_PORTS.end - NODE_PORTS.start)) as u32);
+            }
+        }
+    }
     // A headless service without a selector may lead anywhere.
     let anywhere = spec["clusterIP"] == "None" && spec["selector"].is_null();
     let (families, policy) = match anywhere {
@@ -236,5 +313,28 @@ fn assign_address(service: &mut Value) {
         if spec[field].is_null() {
             spec[field] = value;
         }
+    }
+}
+
+fn hash(uid: &str, draw: u32) -> u64 {
+    let text = uid.bytes().chain(draw.to_be_bytes());
+    text.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}
+
+fn drawn_address(uid: &str, draw: u32) -> String {
+    let [a, b, c, ..] = hash(uid, draw).to_be_bytes();
+    format!("10.{}.{b}.{}", 96 + a % 16, c.clamp(1, 254))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_draw_is_another_address() {
+        let draws: std::collections::BTreeSet<String> = (0..100).map(|draw| drawn_address("u", draw)).collect();
+        assert!(draws.len() > 95, "{draws:?}");
     }
 }

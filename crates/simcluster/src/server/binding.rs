@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::Call;
 use super::output::Reply;
 use super::update::other_uid;
-use super::{part, webhook};
+use super::{admission, part, webhook};
 use crate::clock::seconds;
 use crate::rules::{kinds, metadata};
 use crate::status::ApiError;
@@ -28,10 +28,15 @@ pub(crate) async fn bind_pod(call: &Call, binding: Value, dry_run: bool) -> Resu
     if binding["target"]["name"].as_str().unwrap_or_default().is_empty() {
         return Err(ApiError::plain("target.name: Required value"));
     }
-    let kind = binding["target"]["kind"].as_str().unwrap_or_default();
-    if !["", "Node"].contains(&kind) {
+    let kind = binding["target"]["kind"].as_str().unwrap_or_default().to_owned();
+    if !["", "Node"].contains(&kind.as_str()) {
         let why = format!("target.kind: Unsupported value: {kind:?}: supported values: \"Node\", \"<empty>\"");
         return Err(ApiError::plain(why));
+    }
+    let mut binding = binding;
+    if kind == "Node" {
+        let node = binding["target"]["name"].as_str().unwrap_or_default().to_owned();
+        admission::add_topology(call, &mut binding, &node);
     }
     let binding = &webhook::admit_part(call, binding, dry_run).await?;
     loop {

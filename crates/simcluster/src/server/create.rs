@@ -81,6 +81,7 @@ async fn prepare(call: &Call, object: &mut Value, dry_run: bool) -> Result<(), A
     if !errors.is_empty() {
         return Err(call.invalid(metadata::text(object, "name"), &errors));
     }
+    call.warn(&kinds::warnings(resource, object));
     quota::check_limits(call, object)?;
     webhook::validate(call, webhook::creation(object, &options, dry_run)).await?;
     quota::charge(call, object, None, dry_run)

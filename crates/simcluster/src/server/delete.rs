@@ -225,7 +225,13 @@ async fn mark(call: &Call, key: &Key, entry: &Entry, mut marked: Value) -> Resul
     Ok(Some(Deleted::Marked(marked)))
 }
 
-fn check_preconditions(call: &Call, key: &Key, old: &Value, options: &DeleteOptions) -> Result<(), ApiError> {
+/// Whether the object is the one that was meant.
+pub(super) fn check_preconditions(
+    call: &Call,
+    key: &Key,
+    old: &Value,
+    options: &DeleteOptions,
+) -> Result<(), ApiError> {
     let kind = &call.resource().kind;
     let conflict = |why: String| {
         let group = &call.resource().name.group;

@@ -199,7 +199,7 @@ fn aggregated_entry(resource: &Resource, group: &str, version: &str) -> Value {
 }
 
 /// Paths that are no resources. Only `/version` cares about the method.
-pub(super) fn other(registry: &Registry, method: &Method, path: &str) -> Result<Reply, ApiError> {
+pub(super) fn other(registry: &Registry, method: &Method, path: &str, headers: &HeaderMap) -> Result<Reply, ApiError> {
     if let Some(document) = path
         .strip_prefix("/openapi/v3/")
         .filter(|document| !document.is_empty())
@@ -207,6 +207,7 @@ pub(super) fn other(registry: &Registry, method: &Method, path: &str) -> Result<
         return Ok(openapi::by_path(registry, document).unwrap_or_else(|| Reply::bytes(404, "", Bytes::new())));
     }
     Ok(match path.trim_end_matches('/') {
+        "/openapi/v2" => openapi::whole(registry, header_text(headers, header::ACCEPT)),
         "/openapi/v3" => openapi::index(registry),
         "/version" if [Method::GET, Method::HEAD].contains(method) => Reply::json(200, &version()),
         "/version" => return Err(ApiError::method_not_allowed()),

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::delete::{DeleteOptions, delete_object};
+use super::delete::{DeleteOptions, check_preconditions, delete_object};
 use super::output::Reply;
 use super::{Call, part, webhook};
 use crate::clock::seconds;
@@ -29,11 +29,15 @@ pub(crate) async fn evict(call: &Call) -> Result<Reply, ApiError> {
         .get(&call.resource().storage, &call.key())
         .ok_or_else(|| call.not_found())?;
     let pod = entry.value();
+    // Before anything is written: a budget is not spent on a pod that was not meant.
+    check_preconditions(call, &call.key(), &pod, &options)?;
     if needs_budget(&pod) {
         spend_budget(call, &pod, options.dry_run)?;
     }
     if !options.dry_run && !metadata::is_terminating(&pod) {
-        note_disruption(call);
+        let noted = note_disruption(call, &options)?;
+        // Who asked for a revision asked for the one before our own note.
+        options.resource_version = options.resource_version.map(|_| noted.to_string());
     }
     delete_object(call, &call.key(), &options).await?;
     let status = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201});
@@ -117,11 +121,13 @@ fn refused(why: &str) -> ApiError {
     ApiError::new(429, "TooManyRequests", message).with_details(json!({"causes": causes}))
 }
 
-/// Tells in the pod's status why it goes. A pod that is gone by now needs no telling.
-fn note_disruption(call: &Call) {
+/// Tells in the pod's status why it goes, if it is the pod that was meant; the revision with the note.
+fn note_disruption(call: &Call, options: &DeleteOptions) -> Result<u64, ApiError> {
     let (store, resource, key) = (&call.server.store, &call.resource().storage, call.key());
-    while let Some(entry) = store.get(resource, &key) {
+    loop {
+        let entry = store.get(resource, &key).ok_or_else(|| call.not_found())?;
         let mut pod = entry.value();
+        check_preconditions(call, &key, &pod, options)?;
         let mut condition = kinds::condition(
             "DisruptionTarget",
             true,
@@ -131,11 +137,9 @@ fn note_disruption(call: &Call) {
         );
         condition["lastProbeTime"] = Value::Null;
         kinds::set_condition(&mut pod["status"]["conditions"], condition);
-        if store
-            .put(resource, &key, Expect::Revision(entry.revision), &mut pod)
-            .is_ok()
-        {
-            return;
+        let expect = Expect::Revision(entry.revision);
+        if let Ok(written) = store.put(resource, &key, expect, &mut pod) {
+            return Ok(written.revision);
         }
     }
 }

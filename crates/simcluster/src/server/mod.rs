@@ -18,7 +18,6 @@ mod create;
 mod custom;
 mod decode;
 mod delete;
-mod descriptions;
 mod discovery;
 mod escalation;
 mod eviction;
@@ -31,7 +30,6 @@ mod openapi;
 mod output;
 mod part;
 mod patch;
-mod published;
 mod query;
 mod quota;
 mod read;
@@ -203,7 +201,7 @@ impl Server {
             Route::Group(group) => Ok(discovery::group(&registry, &group)),
             Route::GroupVersion(group, version) => Ok(discovery::resources(&registry, &group, &version)),
             Route::Other(path) if discovery::is_health(&path) => Ok(discovery::health(self, &path).await),
-            Route::Other(path) => discovery::other(&registry, &parts.method, &path),
+            Route::Other(path) => discovery::other(&registry, &parts.method, &path, &parts.headers),
             Route::Resource(target) => {
                 let body = Body {
                     media_type: header_text(&parts.headers, header::CONTENT_TYPE).into(),

@@ -306,7 +306,8 @@ fn bookmark(call: &Call, revision: u64, end_of_initial_events: bool) -> Bytes {
     let fields = Bytes::from(json!({"metadata": metadata}).to_string());
     let object = match call.accepted.view {
         View::Table(_) => envelope("meta.k8s.io/v1", "Table", &fields),
-        _ => envelope(&call.api_version(), &call.resource().kind, &fields),
+        View::Metadata => envelope("meta.k8s.io/v1", "PartialObjectMetadata", &fields),
+        View::Object | View::AggregatedDiscovery => envelope(&call.api_version(), &call.resource().kind, &fields),
     };
     let mut line = BytesMut::new();
     line.put_slice(b"{\"type\":\"BOOKMARK\",\"object\":");

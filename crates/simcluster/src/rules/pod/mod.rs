@@ -1,18 +1,23 @@
 //! Rules of pods: defaults, validation, gates, what may change, grace periods.
 
+mod container;
+mod placement;
+mod resources;
+mod spec;
 mod update;
-
-use std::collections::BTreeSet;
+mod volume;
+mod warnings;
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::kinds::{items, items_mut, set_condition, set_default};
-use super::names;
+use super::kinds::{items, items_mut, set_condition, set_default, set_default_text};
 use super::quantity::Quantity;
 use crate::clock::seconds;
 use crate::status::FieldError;
+pub(super) use spec::validate_spec;
 pub use update::validate_update;
+pub(crate) use warnings::warnings;
 
 /// Grace period of a pod that names none.
 const GRACE_SECS_DEFAULT: i64 = 30;
@@ -40,25 +45,22 @@ pub(super) fn default_template(template: &mut Value) {
 }
 
 fn default_spec(spec: &mut Value) {
-    set_default(spec, "restartPolicy", json!("Always"));
+    set_default_text(spec, "restartPolicy", "Always");
     set_default(spec, "terminationGracePeriodSeconds", json!(GRACE_SECS_DEFAULT));
-    set_default(spec, "dnsPolicy", json!("ClusterFirst"));
+    set_default_text(spec, "dnsPolicy", "ClusterFirst");
     set_default(spec, "securityContext", json!({}));
-    set_default(spec, "schedulerName", json!("default-scheduler"));
+    set_default_text(spec, "schedulerName", "default-scheduler");
     for list in ["initContainers", "containers"] {
         items_mut(spec, list).for_each(default_container);
     }
-    for volume in items_mut(spec, "volumes") {
-        for source in ["secret", "configMap", "projected", "downwardAPI"] {
-            if volume[source].is_object() {
-                set_default(&mut volume[source], "defaultMode", json!(420));
-            }
-        }
-    }
-    for volume in items_mut(spec, "volumes") {
-        if let Some(files) = volume.get_mut("downwardAPI") {
-            for field in items_mut(files, "items").filter_map(|item| item.get_mut("fieldRef")) {
-                set_default(field, "apiVersion", json!("v1"));
+    items_mut(spec, "volumes").for_each(default_volume);
+    if spec["hostNetwork"] == true {
+        for list in ["initContainers", "containers"] {
+            for container in items_mut(spec, list) {
+                for port in items_mut(container, "ports") {
+                    let number = port["containerPort"].clone();
+                    set_default(port, "hostPort", number);
+                }
             }
         }
     }
@@ -98,22 +100,27 @@ fn default_container_status(status: &mut Value) {
 
 fn default_container(container: &mut Value) {
     set_default(container, "resources", json!({}));
-    set_default(container, "terminationMessagePath", json!("/dev/termination-log"));
-    set_default(container, "terminationMessagePolicy", json!("File"));
+    set_default_text(container, "terminationMessagePath", "/dev/termination-log");
+    set_default_text(container, "terminationMessagePolicy", "File");
     let image = container["image"].as_str().unwrap_or_default();
     let last = image.rsplit('/').next().unwrap_or_default();
     let floats = !last.contains('@') && (!last.contains(':') || last.ends_with(":latest"));
-    set_default(
+    set_default_text(
         container,
         "imagePullPolicy",
-        json!(if floats { "Always" } else { "IfNotPresent" }),
+        if floats { "Always" } else { "IfNotPresent" },
     );
     for port in items_mut(container, "ports") {
-        set_default(port, "protocol", json!("TCP"));
+        set_default_text(port, "protocol", "TCP");
     }
     for variable in items_mut(container, "env") {
-        if let Some(field) = variable.pointer_mut("/valueFrom/fieldRef") {
-            set_default(field, "apiVersion", json!("v1"));
+        if let Some(source) = variable.get_mut("valueFrom") {
+            default_reference(source);
+        }
+    }
+    for event in ["/lifecycle/postStart", "/lifecycle/preStop"] {
+        if let Some(handler) = container.pointer_mut(event) {
+            default_get(handler);
         }
     }
     for probe in ["livenessProbe", "readinessProbe", "startupProbe"] {
@@ -133,9 +140,56 @@ fn default_probe(probe: &mut Value) {
     ] {
         set_default(probe, field, json!(value));
     }
-    if probe.get("httpGet").is_some_and(Value::is_object) {
-        set_default(&mut probe["httpGet"], "scheme", json!("HTTP"));
-        set_default(&mut probe["httpGet"], "path", json!("/"));
+    default_get(probe);
+    if probe.get("grpc").is_some_and(Value::is_object) {
+        set_default(&mut probe["grpc"], "service", json!(""));
+    }
+}
+
+fn default_get(handler: &mut Value) {
+    if handler.get("httpGet").is_some_and(Value::is_object) {
+        set_default_text(&mut handler["httpGet"], "scheme", "HTTP");
+        set_default_text(&mut handler["httpGet"], "path", "/");
+    }
+}
+
+/// Where a value comes from that is told to a container.
+fn default_reference(source: &mut Value) {
+    if let Some(field) = source.get_mut("fieldRef") {
+        set_default_text(field, "apiVersion", "v1");
+    }
+    if let Some(field) = source.get_mut("resourceFieldRef") {
+        set_default(field, "divisor", json!("0"));
+    }
+}
+
+fn default_volume(volume: &mut Value) {
+    for source in ["secret", "configMap", "projected", "downwardAPI"] {
+        if volume[source].is_object() {
+            set_default(&mut volume[source], "defaultMode", json!(420));
+        }
+    }
+    if let Some(files) = volume.get_mut("downwardAPI") {
+        items_mut(files, "items").for_each(default_reference);
+    }
+    if let Some(path) = volume.get_mut("hostPath").filter(|path| path.is_object()) {
+        set_default(path, "type", json!(""));
+    }
+    if let Some(projected) = volume.get_mut("projected") {
+        for source in items_mut(projected, "sources") {
+            if let Some(token) = source.get_mut("serviceAccountToken") {
+                set_default(token, "expirationSeconds", json!(3600));
+            }
+            if let Some(files) = source.get_mut("downwardAPI") {
+                items_mut(files, "items").for_each(default_reference);
+            }
+        }
+    }
+    let has_source = volume
+        .as_object()
+        .is_some_and(|all| all.iter().any(|(name, source)| name != "name" && source.is_object()));
+    if !has_source {
+        set_default(volume, "emptyDir", json!({}));
     }
 }
 
@@ -209,105 +263,12 @@ fn qos_class(spec: &Value) -> &'static str {
 
 /// Judges a whole pod.
 pub fn validate(pod: &Value) -> Vec<FieldError> {
-    validate_spec(&pod["spec"], "spec")
-}
-
-/// Judges the spec of a pod or of a template, which stands at `at`.
-pub(super) fn validate_spec(spec: &Value, at: &str) -> Vec<FieldError> {
-    let mut errors = Vec::new();
-    if items(spec, "containers").next().is_none() {
-        errors.push(FieldError::required(format!("{at}.containers"), ""));
-    }
-    let mut seen = BTreeSet::new();
-    for list in ["initContainers", "containers"] {
-        for (i, container) in items(spec, list).enumerate() {
-            let path = format!("{at}.{list}[{i}]");
-            let name = container["name"].as_str().unwrap_or_default();
-            match name {
-                "" => errors.push(FieldError::required(format!("{path}.name"), "")),
-                name => {
-                    let problem = names::dns_label_problem(name);
-                    errors.extend(problem.map(|p| FieldError::invalid(format!("{path}.name"), json!(name), p)));
-                    if !seen.insert(name) {
-                        errors.push(FieldError::duplicate(format!("{path}.name"), json!(name)));
-                    }
-                }
-            }
-            if container["image"].as_str().unwrap_or_default().is_empty() {
-                errors.push(FieldError::required(format!("{path}.image"), ""));
-            }
-            let mounts = items(container, "volumeMounts").enumerate();
-            let lost = mounts.filter(|(_, mount)| !items(spec, "volumes").any(|v| v["name"] == mount["name"]));
-            errors.extend(
-                lost.map(|(j, mount)| FieldError::not_found(format!("{path}.volumeMounts[{j}].name"), &mount["name"])),
-            );
-            errors.extend(validate_resources(
-                &container["resources"],
-                &format!("{path}.resources"),
-            ));
-        }
-    }
-    let policies = ["Always", "OnFailure", "Never"];
-    if !policies.contains(&spec["restartPolicy"].as_str().unwrap_or_default()) {
-        errors.push(FieldError::not_supported(
-            format!("{at}.restartPolicy"),
-            &spec["restartPolicy"],
-            &policies,
+    let mut errors = validate_spec(&pod["spec"], "spec");
+    if items(&pod["spec"], "ephemeralContainers").next().is_some() && pod["metadata"]["resourceVersion"].is_null() {
+        errors.push(FieldError::forbidden(
+            "spec.ephemeralContainers",
+            "cannot be set on create",
         ));
-    }
-    errors.extend(validate_gates(spec, at));
-    errors
-}
-
-fn validate_gates(spec: &Value, at: &str) -> Vec<FieldError> {
-    let mut errors = Vec::new();
-    let mut seen = BTreeSet::new();
-    for (i, gate) in items(spec, "schedulingGates").enumerate() {
-        let path = format!("{at}.schedulingGates[{i}]");
-        let name = gate["name"].as_str().unwrap_or_default();
-        let problem = names::label_key_problem(name);
-        errors.extend(problem.map(|p| FieldError::invalid(&path, json!(name), p)));
-        if !seen.insert(name) {
-            errors.push(FieldError::duplicate(&path, json!(name)));
-        }
-    }
-    if !seen.is_empty() && !spec["nodeName"].as_str().unwrap_or_default().is_empty() {
-        let why = "cannot be set until all schedulingGates have been cleared";
-        errors.push(FieldError::forbidden(format!("{at}.nodeName"), why));
-    }
-    errors
-}
-
-fn validate_resources(resources: &Value, path: &str) -> Vec<FieldError> {
-    let mut errors = Vec::new();
-    let amounts = |list: &str| {
-        resources[list]
-            .as_object()
-            .into_iter()
-            .flatten()
-            .map(|(k, v)| (k.clone(), v.clone()))
-    };
-    for list in ["limits", "requests"] {
-        for (name, value) in amounts(list) {
-            let parsed = value.as_str().and_then(Quantity::parse);
-            if parsed.is_none_or(|quantity| quantity.millis() < 0) {
-                let why = "must be greater than or equal to 0";
-                errors.push(FieldError::invalid(format!("{path}.{list}[{name}]"), &value, why));
-            }
-        }
-    }
-    for (name, request) in amounts("requests") {
-        let parse = |value: &Value| value.as_str().and_then(Quantity::parse).map(Quantity::millis);
-        let limit = &resources["limits"][&name];
-        if let (Some(asked), Some(allowed)) = (parse(&request), parse(limit))
-            && asked > allowed
-        {
-            let why = format!(
-                "must be less than or equal to {name} limit of {}",
-                limit.as_str().unwrap_or_default()
-            );
-            errors.push(FieldError::invalid(format!("{path}.requests"), &request, why));
-        }
     }
     errors
 }

@@ -10,7 +10,7 @@ use flate2::read::GzDecoder;
 use serde_json::{Map, Value};
 
 /// By type and field; under an empty field stands what is said about the type itself.
-const PACKED: &[u8] = include_bytes!("../../openapi/descriptions-1.36.json.gz");
+const PACKED: &[u8] = include_bytes!("../../../openapi/descriptions-1.36.json.gz");
 
 type Texts = BTreeMap<String, BTreeMap<String, String>>;
 
@@ -50,7 +50,7 @@ mod tests {
 
     #[test]
     fn every_type_that_is_served_is_described() {
-        let schemas: Value = serde_json::from_str(include_str!("../../openapi/kubernetes-1.36.json")).unwrap();
+        let schemas: Value = serde_json::from_str(include_str!("../../../openapi/kubernetes-1.36.json")).unwrap();
         let mut schemas = schemas["components"]["schemas"].as_object().unwrap().clone();
         let missing: Vec<&String> = schemas.keys().filter(|name| !TEXTS.contains_key(*name)).collect();
         assert!(

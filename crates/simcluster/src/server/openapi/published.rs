@@ -2,11 +2,14 @@
 
 use serde_json::{Value, json};
 
-use super::descriptions;
+use super::{LIST_META, descriptions};
 use crate::patch::OBJECT_META;
+use crate::registry::Resource;
 
 /// A type that says about its version and its metadata what all do.
 const COMMON: &str = "io.k8s.api.core.v1.ConfigMap";
+/// What is said about the metadata of a list.
+const LIST_METADATA: &str = "Standard list metadata. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds";
 /// What is said about the version and the kind of an object inside another.
 const EMBEDDED: [(&str, &str); 2] = [
     (
@@ -30,6 +33,32 @@ pub(super) fn published(definition: &Value, kind: &Value) -> Value {
     let texts = ["apiVersion", "kind"].map(|field| (field, descriptions::of(COMMON, field)));
     add_common(&mut schema, &texts);
     schema
+}
+
+/// What is published of a list of custom resources.
+pub(super) fn list(resource: &Resource, item: &str, kind: &Value) -> Value {
+    let text = |field| json!({"type": "string", "description": descriptions::of(COMMON, field)});
+    let items = format!(
+        "List of {}. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md",
+        resource.name.plural
+    );
+    json!({
+        "type": "object", "description": format!("{} is a list of {}", resource.list_kind, resource.kind),
+        "required": ["items"],
+        "properties": {
+            "apiVersion": text("apiVersion"),
+            "kind": text("kind"),
+            "items": {
+                "type": "array", "description": items,
+                "items": {"$ref": format!("#/components/schemas/{item}")},
+            },
+            "metadata": {
+                "allOf": [{"$ref": format!("#/components/schemas/{LIST_META}")}],
+                "description": LIST_METADATA,
+            },
+        },
+        "x-kubernetes-group-version-kind": [kind],
+    })
 }
 
 /// The fields that every object has, whatever its schema says about them.
