@@ -364,7 +364,7 @@ mod tests {
     #[test]
     fn the_builtin_document_describes_every_kind_it_was_trimmed_to() {
         let types = builtin_types();
-        assert_eq!(types.kinds["v1"].len(), 13);
+        assert_eq!(types.kinds["v1"].len(), 24);
         for (api_version, kind) in [
             ("v1", "Pod"),
             ("apps/v1", "ControllerRevision"),

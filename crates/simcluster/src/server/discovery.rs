@@ -207,12 +207,30 @@ pub(super) fn other(registry: &Registry, method: &Method, path: &str, headers: &
         return Ok(openapi::by_path(registry, document).unwrap_or_else(|| Reply::bytes(404, "", Bytes::new())));
     }
     Ok(match path.trim_end_matches('/') {
+        "" => Reply::json(200, &json!({"paths": paths(registry)})),
         "/openapi/v2" => openapi::whole(registry, header_text(headers, header::ACCEPT)),
         "/openapi/v3" => openapi::index(registry),
         "/version" if [Method::GET, Method::HEAD].contains(method) => Reply::json(200, &version()),
         "/version" => return Err(ApiError::method_not_allowed()),
         _ => Reply::page_not_found(),
     })
+}
+
+/// All that can be asked for besides resources.
+fn paths(registry: &Registry) -> Vec<String> {
+    let mut paths: Vec<String> = ["/api", "/api/v1", "/apis", "/apis/", "/version"]
+        .map(str::to_owned)
+        .into();
+    for check in ["/healthz", "/livez", "/readyz"] {
+        paths.extend([check.to_owned(), format!("{check}/ping")]);
+    }
+    paths.extend(["/openapi/v2", "/openapi/v3", "/openapi/v3/"].map(str::to_owned));
+    for (group, versions) in registry.groups().iter().filter(|(group, _)| !group.is_empty()) {
+        paths.push(format!("/apis/{group}"));
+        paths.extend(versions.iter().map(|version| format!("/apis/{group}/{version}")));
+    }
+    paths.sort();
+    paths
 }
 
 /// `/healthz`, `/livez`, `/readyz`, each with all its checks or with the one that is always passed.

@@ -165,6 +165,7 @@ impl Server {
         let request = Request::from_parts(parts, body);
         let accepted = Accepted::negotiate(header_text(request.headers(), header::ACCEPT));
         let route = Route::parse(request.uri().path());
+        let pretty = output::wants_pretty(request.uri(), header_text(request.headers(), header::USER_AGENT));
         let accepted = match (accepted, &route) {
             (Err(error), Route::Resource(_) | Route::Groups { .. } | Route::Group(_) | Route::GroupVersion(..)) => {
                 return error_response(&error);
@@ -177,7 +178,9 @@ impl Server {
         let kept = self.store.settled().await;
         let lost = |error: NotKept| ApiError::new(500, "InternalError", format!("Internal error occurred: {error}"));
         let result = result.and_then(|reply| kept.map(|()| reply).map_err(lost));
-        result.unwrap_or_else(|error| Reply::error(&error)).into_response()
+        let reply = result.unwrap_or_else(|error| Reply::error(&error));
+        let reply = if pretty { reply.pretty() } else { reply };
+        reply.into_response()
     }
 
     async fn route(

@@ -4,13 +4,14 @@ use std::convert::Infallible;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use futures::stream::{BoxStream, StreamExt};
-use http::{HeaderValue, Response, header};
+use http::{HeaderValue, Response, Uri, header};
 use http_body::Frame;
 use http_body_util::{BodyExt, Full, StreamBody, combinators::UnsyncBoxBody};
 use serde_json::{Value, json};
 
 use super::Call;
 use super::media::{Encoding, View};
+use super::query::Query;
 use crate::registry::Form;
 use crate::status::ApiError;
 use crate::store;
@@ -67,6 +68,18 @@ impl Reply {
         self
     }
 
+    /// The same with a line for every field, for people.
+    pub(crate) fn pretty(mut self) -> Self {
+        if let Content::Bytes(bytes) = &self.content
+            && self.content_type == "application/json"
+            && let Ok(value) = serde_json::from_slice::<Value>(bytes)
+            && let Ok(text) = serde_json::to_string_pretty(&value)
+        {
+            self.content = Content::Bytes(text.into());
+        }
+        self
+    }
+
     pub(crate) fn into_response(self) -> Response<ResponseBody> {
         let body = match self.content {
             Content::Bytes(bytes) => Full::new(bytes).boxed_unsync(),
@@ -88,6 +101,17 @@ impl Reply {
             headers.insert(header::VARY, HeaderValue::from_static("Accept"));
         }
         response
+    }
+}
+
+/// Whether the answer is for a person: it was asked for so, or by a program for the command line.
+pub(super) fn wants_pretty(uri: &Uri, agent: &str) -> bool {
+    let query = Query::parse(uri.query().unwrap_or_default());
+    match query.text("pretty") {
+        "" => ["curl", "Wget", "Mozilla/5.0"]
+            .iter()
+            .any(|program| agent.starts_with(program)),
+        asked => ["1", "t", "T", "true", "TRUE", "True"].contains(&asked),
     }
 }
 

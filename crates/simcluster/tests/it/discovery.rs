@@ -101,3 +101,34 @@ async fn openapi_tells_that_a_kind_can_be_patched_and_validated() {
     assert!(index["paths"].get("api/v1").is_some());
     assert_eq!(get(&cluster, "/openapi/v3/apis/none/v1").await.code, 404);
 }
+
+#[tokio::test(start_paused = true)]
+async fn people_find_their_way_and_can_read_the_answers() {
+    let cluster = cluster();
+    let paths = get(&cluster, "/").await.body["paths"].clone();
+    for path in ["/api/v1", "/apis/policy/v1", "/openapi/v2", "/readyz"] {
+        assert!(paths.as_array().unwrap().contains(&json!(path)), "{path}");
+    }
+    for (agent, query, lines) in [
+        ("kubectl/v1", "", 1),
+        ("kubectl/v1", "?pretty=true", 10),
+        ("curl/8.0", "", 10),
+        ("curl/8.0", "?pretty=false", 1),
+    ] {
+        let request = http::Request::get(format!("/api/v1/namespaces/default{query}")).header("user-agent", agent);
+        let body = cluster
+            .server()
+            .serve(
+                request.body(bytes::Bytes::new()).unwrap(),
+                &grove_simcluster::User::admin(),
+            )
+            .await
+            .into_body();
+        let text = http_body_util::BodyExt::collect(body).await.unwrap().to_bytes();
+        let found = String::from_utf8_lossy(&text).lines().count();
+        assert!(
+            found >= lines && (lines > 1 || found == 1),
+            "{agent} {query}: {found} lines"
+        );
+    }
+}

@@ -15,6 +15,9 @@ use tower::ServiceExt;
 
 use super::{BATCH, Batch, Tally, sort_of, unharmed};
 
+/// Of a watch so much is read.
+const WATCHED_MAX: usize = 20;
+
 /// Sends the corpus to one cluster, in its order; the sorts of its answers.
 pub(super) fn replay(kept: &[Vec<u8>], tally: &mut Tally) -> BTreeSet<String> {
     let current = RefCell::new(Vec::new());
@@ -89,9 +92,14 @@ async fn answer(cluster: &Cluster, input: &[u8]) -> String {
     // What the cluster does about it, it does now.
     tokio::task::yield_now().await;
     let code = parts.status.as_u16();
-    // A watch goes on for as long as it was asked to.
+    // A watch goes on for as long as it was asked to; it tells at once what there is to tell.
     if is_watch && code == 200 {
-        return "watch".to_owned();
+        let mut body = body;
+        let mut told = 0;
+        while told < WATCHED_MAX && matches!(body.frame().now_or_never(), Some(Some(Ok(_)))) {
+            told += 1;
+        }
+        return format!("watch {}", if told > 0 { "with events" } else { "without" });
     }
     let bytes = match body.collect().await {
         Ok(body) => body.to_bytes(),
