@@ -52,18 +52,17 @@ impl Record {
                 .filter_map(|pod| pod["metadata"]["uid"].as_str().map(str::to_owned))
                 .collect()
         };
+        // Others may go on binding: what is bound by now is waited for, not what will be.
+        let pods = Api::<Pod>::all(client.clone()).list(&ListParams::default()).await?;
+        let has_node = |pod: &&Pod| pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some());
         eventually(
             "the record to hold all pods that are bound",
             LIMIT,
             async || -> Result<()> {
-                let (seen, pods) = (
-                    bound(),
-                    Api::<Pod>::all(client.clone()).list(&ListParams::default()).await?,
-                );
-                for pod in pods {
-                    let has_node = pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some());
+                let seen = bound();
+                for pod in pods.items.iter().filter(has_node) {
                     let uid = pod.uid().context("a pod without a UID")?;
-                    ensure!(!has_node || seen.contains(&uid), "{} is not in it", pod.name_any());
+                    ensure!(seen.contains(&uid), "{} is not in it", pod.name_any());
                 }
                 Ok(())
             },
