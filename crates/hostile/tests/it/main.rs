@@ -12,12 +12,12 @@ fn kept(target: &str) -> Vec<(PathBuf, Vec<u8>)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(target);
     let mut files: Vec<PathBuf> = fs::read_dir(&folder)
         .unwrap_or_else(|error| panic!("{}: {error}", folder.display()))
-        .map(|entry| entry.unwrap().path())
+        .map(|entry| entry.expect("an input").path())
         .collect();
     files.sort();
     files
         .into_iter()
-        .map(|file| (file.clone(), fs::read(&file).unwrap()))
+        .map(|file| (file.clone(), fs::read(&file).expect("an input")))
         .collect()
 }
 

@@ -221,10 +221,8 @@ pub(super) fn secret(object: &Value) -> Vec<FieldError> {
     let empty = |key: &str| data(key).is_none_or(|value| text(value).is_empty());
     let mut needs = |key: &str| found.required(format!("data[{key}]"), "");
     match text(&object["type"]) {
-        ACCOUNT_TOKEN => {
-            if text(&object["metadata"]["annotations"][ACCOUNT_NAME]).is_empty() {
-                found.required(format!("metadata.annotations[{ACCOUNT_NAME}]"), "");
-            }
+        ACCOUNT_TOKEN if text(&object["metadata"]["annotations"][ACCOUNT_NAME]).is_empty() => {
+            found.required(format!("metadata.annotations[{ACCOUNT_NAME}]"), "");
         }
         "kubernetes.io/tls" => {
             let missing = ["tls.crt", "tls.key"].into_iter().filter(|key| data(key).is_none());
