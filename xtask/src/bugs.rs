@@ -11,7 +11,7 @@ use std::time::Instant;
 use anyhow::{Context as _, Result, bail, ensure};
 use serde::Deserialize;
 
-use crate::files::tracked_files;
+use crate::files::tracked_paths;
 use crate::root;
 
 /// Whoever runs this long waits for something that the bug took away.
@@ -184,8 +184,11 @@ impl Tree {
             source: folder.join("source"),
             build: folder.join("build"),
         };
-        for file in tracked_files()? {
-            write_changed(&tree.source.join(&file.path), &file.text)?;
+        for path in tracked_paths()? {
+            // A file that was deleted is still listed.
+            if let Ok(content) = fs::read(root().join(&path)) {
+                write_changed(&tree.source.join(&path), &content)?;
+            }
         }
         Ok(tree)
     }
@@ -247,12 +250,12 @@ impl Tree {
 }
 
 /// Writes a file unless it is the same: what did not change is not compiled again.
-fn write_changed(path: &Path, text: &str) -> Result<()> {
-    if fs::read_to_string(path).is_ok_and(|old| old == text) {
+fn write_changed(path: &Path, content: &[u8]) -> Result<()> {
+    if fs::read(path).is_ok_and(|old| old == content) {
         return Ok(());
     }
     fs::create_dir_all(path.parent().unwrap_or(path))?;
-    Ok(fs::write(path, text)?)
+    Ok(fs::write(path, content)?)
 }
 
 /// The document with the result between its marks.

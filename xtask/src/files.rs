@@ -24,8 +24,18 @@ impl File {
     }
 }
 
-/// Files that are committed or about to be; paths are relative to the root.
+/// Text files that are committed or about to be; paths are relative to the root.
 pub(crate) fn tracked_files() -> Result<Vec<File>> {
+    let read = |path: PathBuf| -> Option<File> {
+        // A deleted file is still listed, and a picture is no text: neither can break a rule.
+        let text = fs::read_to_string(root().join(&path)).ok()?;
+        Some(File { path, text })
+    };
+    Ok(tracked_paths()?.into_iter().filter_map(read).collect())
+}
+
+/// Where all files are that are committed or about to be, or were until now; relative to the root.
+pub(crate) fn tracked_paths() -> Result<Vec<PathBuf>> {
     let mut git = Command::new("git");
     git.current_dir(root())
         .args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"]);
@@ -36,11 +46,6 @@ pub(crate) fn tracked_files() -> Result<Vec<File>> {
         String::from_utf8_lossy(&output.stderr)
     );
     let paths = output.stdout.split(|byte| *byte == 0).filter(|path| !path.is_empty());
-    let read = |path: &[u8]| -> Option<File> {
-        let path = Path::new(std::str::from_utf8(path).ok()?).to_owned();
-        // A deleted file is still listed, and a picture is no text: neither can break a rule.
-        let text = fs::read_to_string(root().join(&path)).ok()?;
-        Some(File { path, text })
-    };
-    Ok(paths.filter_map(read).collect())
+    let path = |path: &[u8]| Some(Path::new(std::str::from_utf8(path).ok()?).to_owned());
+    Ok(paths.filter_map(path).collect())
 }
